@@ -1,0 +1,142 @@
+"""Policies: the tiny model that is built here, and any transformers checkpoint.
+
+A checkpoint folder is an ordinary transformers folder (``config.json``, ``model.safetensors``, tokenizer files) plus
+``slca.json``, which names the chat format and says where the weights come from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from slca.rollout.agent import TextCodec
+from slca.rollout.chat import SPECIAL_TOKENS, chat_format
+
+ASSETS = Path(__file__).parent / "assets"
+#: Names of embedded checkpoints, usable wherever a checkpoint folder is.
+EMBEDDED = {"tiny-base": ASSETS / "tiny-base"}
+
+
+@dataclass
+class Policy:
+    """A causal LM with its tokenizer and chat format. ``source`` is the name or folder it was loaded from."""
+
+    model: Any
+    codec: TextCodec
+    source: str
+
+    @property
+    def chat(self) -> str:
+        return self.codec.chat.name
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.model.parameters())).device
+
+    def n_parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+
+def resolve_checkpoint(name: str | Path) -> Path:
+    """Folder of an embedded name or of a path; FileNotFoundError with what exists otherwise."""
+    path = EMBEDDED.get(str(name), Path(name))
+    if not (path / "config.json").is_file():
+        known = ", ".join(EMBEDDED)
+        raise FileNotFoundError(
+            f"no checkpoint at {name!r} (no config.json there); give a folder or one of: {known}. "
+            "`make tiny-base` builds the embedded one."
+        )
+    return path
+
+
+def load_policy(checkpoint: str | Path, chat: str | None = None, dtype: torch.dtype = torch.float32) -> Policy:
+    """Load a checkpoint with the shared-prefix attention set. ``chat`` overrides the folder's chat format."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from slca.packing import prepare_model
+
+    path = resolve_checkpoint(checkpoint)
+    meta_file = path / "slca.json"
+    meta = json.loads(meta_file.read_text()) if meta_file.is_file() else {}
+    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True, local_files_only=True)
+    prepare_model(model)
+    return Policy(model, TextCodec(tokenizer, chat_format(chat or meta.get("chat", "hermes"))), str(checkpoint))
+
+
+def save_policy(policy: Policy, folder: Path, manifest: dict[str, Any]) -> None:
+    """Write a checkpoint folder; ``manifest`` goes into ``slca.json`` beside the chat format."""
+    folder.mkdir(parents=True, exist_ok=True)
+    policy.model.save_pretrained(folder, safe_serialization=True)
+    policy.codec.tokenizer.save_pretrained(folder)
+    text = json.dumps({"chat": policy.chat, **manifest}, indent=2, sort_keys=True)
+    (folder / "slca.json").write_text(text + "\n", encoding="utf-8")
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
+    """Byte-level BPE with the call format's special tokens; digits stay single, so that numbers are copied digit-wise."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(Regex(r"\d|[^\S\n]?[A-Za-z]+|_[a-z]+|[^\S\n]?[^\sA-Za-z\d]+|\s+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<|endoftext|>", eos_token="<|im_end|>", bos_token=None, unk_token=None
+    )
+
+
+@dataclass(frozen=True)
+class TinyConfig:
+    """Shape of the tiny decoder. One key/value head keeps the cache small, which decides decoding speed on a CPU."""
+
+    vocab_size: int = 1024
+    hidden_size: int = 128
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 1
+    intermediate_size: int = 384
+    max_position: int = 1024
+    rope_theta: float = 10_000.0
+
+
+def build_tiny(config: TinyConfig, tokenizer: Any, seed: int) -> Policy:
+    """A fresh Llama-architecture policy for ``tokenizer`` with the compact chat format, initialised from ``seed``."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from slca.packing import prepare_model
+
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.kv_heads,
+            max_position_embeddings=config.max_position,
+            rope_theta=config.rope_theta,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+        )
+    )
+    prepare_model(model)
+    return Policy(model, TextCodec(tokenizer, chat_format("compact")), "tiny")
