@@ -26,6 +26,7 @@ class Turn:
         errors: one per call block that did not parse.
         n_open, n_close: number of opening and closing call tags after thinking was removed.
         responses: one per call, then one per error, in the order in which they were shown to the policy.
+        n_valid: number of call blocks that gave calls (a list of calls in one block counts once).
     """
 
     text: str
@@ -34,6 +35,7 @@ class Turn:
     n_open: int = 0
     n_close: int = 0
     responses: list[ToolResponse] = field(default_factory=list)
+    n_valid: int = 0
 
     @property
     def opens_call(self) -> bool:
