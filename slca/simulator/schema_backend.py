@@ -1,0 +1,300 @@
+"""The schema backend: an answer built from the response schema alone, without any model.
+
+Every value depends on (seed, tool, canonical arguments, path in the response) and on nothing else, through blake2b;
+so the same call gets the same answer in every rollout, process and machine. All choices of values are ours.
+
+Response schemas may use type (also a list of types), properties, items, enum, const, format (date, time, date-time,
+email, uri), minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, minItems,
+maxItems, uniqueItems, anyOf and oneOf (the first member), and two annotations:
+
+* ``"x-echo": "city"``: the value of argument ``city`` (or ``"guest.name"``, inside an object) when it was given;
+* ``"x-id": "ORD"`` on a string: an id such as ``ORD-4821``.
+
+Every declared property is present; arrays hold 1 to 3 items unless the schema says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import date, timedelta
+from fractions import Fraction
+from functools import lru_cache, partial
+from hashlib import blake2b
+from typing import Any
+
+from slca.simulator.validation import canonical, plain_number
+from slca.simulator.vocabulary import NUMBERS, OTHER, STRINGS, SUCCESS, lookup, words
+
+#: (hash key, path, arguments) -> value
+Maker = Callable[[bytes, str, dict[str, Any]], Any]
+
+_UNSUPPORTED = ("pattern", "prefixItems", "patternProperties", "allOf", "not", "if", "$ref", "contains")
+_FIRST_DAY = date(2026, 1, 1)
+
+
+def answer(tool: str, arguments: dict[str, Any], returns: dict[str, Any], seed: int) -> Any:
+    """A JSON value that fits the schema ``returns``; equal calls (see ``canonical``) give equal values.
+
+    Raises:
+        ValueError: the schema uses a rule that is not listed above or that nothing can fulfil; names tool and path.
+    """
+    maker = _compile(tool, json.dumps(returns))
+    key = blake2b(f"{seed}\0{tool}\0{canonical(arguments)}".encode(), digest_size=16).digest()
+    return maker(key, "", arguments)
+
+
+class SchemaBackend:
+    """``answer`` as a backend."""
+
+    def answer(self, tool: str, arguments: dict[str, Any], returns: dict[str, Any], seed: int) -> Any:
+        return answer(tool, arguments, returns, seed)
+
+
+@lru_cache(maxsize=4096)
+def _compile(tool: str, returns: str) -> Maker:
+    try:
+        return _maker(json.loads(returns), "")
+    except _Unfit as err:
+        raise ValueError(f"tool {tool!r}, response schema at {err}") from err
+
+
+class _Unfit(Exception):
+    """A response schema that cannot be answered: "path: why"."""
+
+
+def draw(key: bytes, path: str, n: int) -> int:
+    """A number in [0, n) that depends on the call's key and the path alone."""
+    return int.from_bytes(blake2b(path.encode(), key=key, digest_size=8).digest(), "big") % n
+
+
+def _maker(schema: Any, path: str) -> Maker:
+    where = path or "top level"
+    if not isinstance(schema, dict):
+        raise _Unfit(f"{where}: must be an object, not {type(schema).__name__}")
+    if bad := [k for k in _UNSUPPORTED if k in schema]:
+        raise _Unfit(f"{where}: {bad[0]!r} is not supported; use enum, format, x-id or plain types")
+    make = _plain_maker(schema, path)
+    if isinstance(source := schema.get("x-echo"), str):
+        return _echo(make, source, as_text=_type_of(schema) == "string")
+    return make
+
+
+def _plain_maker(schema: dict[str, Any], path: str) -> Maker:
+    for key in ("anyOf", "oneOf"):
+        if schema.get(key):
+            outer = {k: v for k, v in schema.items() if k != key}
+            return _plain_maker(outer | schema[key][0], path)
+    if "const" in schema:
+        return _constant(schema["const"])
+    if "enum" in schema:
+        if not schema["enum"]:
+            raise _Unfit(f"{path or 'top level'}: enum is empty")
+        return _choice(schema["enum"])
+    kind = _type_of(schema)
+    if kind not in _MAKERS:
+        raise _Unfit(f"{path or 'top level'}: type {kind!r} is unknown; use one of {', '.join(_MAKERS)}")
+    return _MAKERS[kind](schema, path)
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    kind = schema.get("type", "object" if "properties" in schema else "array" if "items" in schema else "string")
+    if isinstance(kind, list):
+        kind = next((k for k in kind if k != "null"), "null")
+    return str(kind)
+
+
+def _constant(value: Any) -> Maker:
+    return lambda key, path, arguments: value
+
+
+def _choice(values: list[Any]) -> Maker:
+    return lambda key, path, arguments: values[draw(key, path, len(values))]
+
+
+def _echo(make: Maker, source: str, as_text: bool) -> Maker:
+    """The argument named ``source`` when given (as text where the schema wants a string), else what ``make`` makes."""
+    steps = source.split(".")
+
+    def echo(key: bytes, path: str, arguments: dict[str, Any]) -> Any:
+        value: Any = arguments
+        for step in [source] if source in arguments else steps:
+            if not isinstance(value, dict) or step not in value:
+                return make(key, path, arguments)
+            value = value[step]
+        return canonical(value) if as_text and not isinstance(value, str) else _normalised(value)
+
+    return echo
+
+
+def _normalised(value: Any) -> Any:
+    """The value as every equal call gives it: object keys sorted, 3.0 as 3."""
+    if isinstance(value, dict):
+        return {k: _normalised(v) for k, v in sorted(value.items())}
+    if isinstance(value, list):
+        return [_normalised(v) for v in value]
+    return plain_number(value)
+
+
+def _object(schema: dict[str, Any], path: str) -> Maker:
+    fields = [(k, f".{k}", _maker(s, f"{path}.{k}" if path else k)) for k, s in schema.get("properties", {}).items()]
+    return lambda key, path, arguments: {k: make(key, path + step, arguments) for k, step, make in fields}
+
+
+def _array(schema: dict[str, Any], path: str) -> Maker:
+    # an item is named like its array, so that "cities" and "cities.items" both mean a city
+    make = _maker(schema.get("items", {"type": "string"}), f"{path}.items" if path else "items")
+    least = schema.get("minItems", min(1, schema.get("maxItems", 1)))
+    most = min(schema.get("maxItems", max(3, least)), max(3, least))
+    if least > most:
+        raise _Unfit(f"{path or 'top level'}: minItems {least} is above maxItems {most}")
+    unique = schema.get("uniqueItems", False)
+
+    def array(key: bytes, path: str, arguments: dict[str, Any]) -> list[Any]:
+        items: list[Any] = []
+        seen: set[str] = set()
+        wanted = least + draw(key, path + "#", most - least + 1)
+        for n in range(wanted * 40 if unique else wanted):
+            item = make(key, f"{path}.{n}", arguments)
+            if unique and (text := canonical(item)) in seen:
+                continue
+            elif unique:
+                seen.add(text)
+            items.append(item)
+            if len(items) == wanted:
+                break
+        if len(items) < least:
+            raise ValueError(f"response schema at {path or 'top level'}: there are no {least} different items")
+        return items
+
+    return array
+
+
+def _string(schema: dict[str, Any], path: str) -> Maker:
+    name = _name_of(path)
+    if "x-id" in schema:
+        prefix = schema["x-id"]
+        return lambda key, path, arguments: f"{prefix}-{1000 + draw(key, path, 9000)}"
+    if (wanted := schema.get("format")) in _FORMATS:
+        return _FORMATS[wanted]
+    if name.endswith("_id") or name == "id":
+        prefix = "".join(w[:3] for w in words(name)[:-1]).upper()[:3] or "ID"
+        return lambda key, path, arguments: f"{prefix}-{1000 + draw(key, path, 9000)}"
+    for word, kind in (("date", "date"), ("time", "time"), ("email", "email"), ("url", "uri"), ("link", "uri")):
+        if words(name)[-1:] == [word]:
+            return _sized(_FORMATS[kind], schema, path)
+    values = lookup(STRINGS, name) or lookup(STRINGS, str(schema.get("description", ""))) or OTHER
+    return _sized(_choice(values), schema, path)
+
+
+def _sized(make: Maker, schema: dict[str, Any], path: str) -> Maker:
+    """Cut or filled to minLength..maxLength."""
+    least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+    if least > most:
+        raise _Unfit(f"{path or 'top level'}: minLength {least} is above maxLength {most}")
+    if not least and most == math.inf:
+        return make
+
+    def sized(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+        text = make(key, path, arguments).ljust(least, "x")
+        return text if len(text) <= most else text[: int(most)]
+
+    return sized
+
+
+def _number(schema: dict[str, Any], path: str, integer: bool = False) -> Maker:
+    """Multiples of a step between two bounds, computed on integers so that 19.99 is exactly the float 19.99."""
+    low, high, step = (Fraction(x) for x in lookup(NUMBERS, _name_of(path)) or ("1", "100", "1" if integer else "0.1"))
+    if integer:
+        step = Fraction(1)
+    if "multipleOf" in schema:
+        step = _fraction(schema["multipleOf"])
+        if integer:  # least common multiple of the step and 1
+            step = Fraction(step.numerator)
+    floor, ceiling = _bound(schema, "minimum", "exclusiveMinimum", max), _bound(schema, "maximum", "exclusiveMaximum", min)
+    low, high = _within(low, high, floor, ceiling)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    if "exclusiveMinimum" in schema and first * step == _fraction(schema["exclusiveMinimum"]):
+        first += 1
+    if "exclusiveMaximum" in schema and last * step == _fraction(schema["exclusiveMaximum"]):
+        last -= 1
+    if first > last and (floor is None or ceiling is None):  # a free side leaves room for one step
+        first, last = (first, first) if floor is not None else (last, last)
+    if first > last:
+        raise _Unfit(f"{path or 'top level'}: no number lies between its bounds; widen them or give multipleOf")
+    top, bottom, span = step.numerator, step.denominator, last - first + 1
+
+    def number(key: bytes, path: str, arguments: dict[str, Any]) -> int | float:
+        scaled = (first + draw(key, path, span)) * top
+        return scaled // bottom if scaled % bottom == 0 else scaled / bottom
+
+    return number
+
+
+def _fraction(value: int | float) -> Fraction:
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+
+
+def _bound(schema: dict[str, Any], closed: str, opened: str, strictest: Callable[..., Fraction]) -> Fraction | None:
+    given = [_fraction(schema[k]) for k in (closed, opened) if k in schema]
+    return strictest(given) if given else None
+
+
+def _within(
+    low: Fraction, high: Fraction, floor: Fraction | None, ceiling: Fraction | None
+) -> tuple[Fraction, Fraction]:
+    """The plausible range cut to the allowed one; where they do not meet, the allowed one."""
+    span = high - low
+    new_low = low if floor is None else max(low, floor)
+    new_high = high if ceiling is None else min(high, ceiling)
+    if new_low < new_high:
+        return new_low, new_high
+    if floor is not None:
+        return floor, ceiling if ceiling is not None else floor + span
+    assert ceiling is not None
+    return ceiling - span, ceiling
+
+
+def _boolean(schema: dict[str, Any], path: str) -> Maker:
+    if not SUCCESS.isdisjoint(words(_name_of(path))):
+        return _constant(True)
+    return lambda key, path, arguments: draw(key, path, 2) == 1
+
+
+def _name_of(path: str) -> str:
+    return next((p for p in reversed(path.split(".")) if p != "items"), "")
+
+
+def _date(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+    return (_FIRST_DAY + timedelta(days=draw(key, path, 365))).isoformat()
+
+
+def _time(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+    quarter = 28 + draw(key, path, 56)  # 07:00 to 20:45
+    return f"{quarter // 4:02d}:{quarter % 4 * 15:02d}"
+
+
+def _date_time(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+    return f"{_date(key, path, arguments)}T{_time(key, path + 'T', arguments)}:00"
+
+
+def _email(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+    person = STRINGS["person"][draw(key, path, len(STRINGS["person"]))]
+    return f"{person.lower().replace(' ', '.')}@example.com"
+
+
+def _uri(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+    return f"https://example.com/{OTHER[draw(key, path, len(OTHER))]}/{draw(key, path + '/', 900) + 100}"
+
+
+_FORMATS: dict[Any, Maker] = {"date": _date, "time": _time, "date-time": _date_time, "email": _email, "uri": _uri}
+_MAKERS: dict[str, Callable[[dict[str, Any], str], Maker]] = {
+    "object": _object,
+    "array": _array,
+    "string": _string,
+    "number": _number,
+    "integer": partial(_number, integer=True),
+    "boolean": _boolean,
+    "null": lambda schema, path: _constant(None),
+}

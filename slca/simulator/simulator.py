@@ -1,0 +1,187 @@
+"""The simulated tools of one task: validation -> state (ids) -> backend -> record.
+
+All rollouts of a group share one ``Simulator`` and so get the same answer to the same call; each has its own
+``Episode``, so that what one rollout was told never helps another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from slca.simulator.response import ToolResponse
+from slca.simulator.schema_backend import SchemaBackend
+from slca.simulator.validation import ArgumentError, CompiledSchema, compile_tool, parameters_of, plain_number, unknown_tool
+from slca.tasks.task import Task
+
+_MESSAGE_LIMIT = 90  # characters; a small policy reads errors token by token
+
+
+class Backend(Protocol):
+    """Answers a valid call. ``returns`` is the JSON Schema of the response; equal inputs give equal answers."""
+
+    def answer(self, tool: str, arguments: dict[str, Any], returns: dict[str, Any], seed: int) -> Any: ...
+
+
+#: Backends by the name a configuration uses.
+BACKENDS: dict[str, type[Backend]] = {"schema": SchemaBackend}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of an episode's log; ``name`` and ``arguments`` are None for an unparsable call."""
+
+    name: str | None
+    arguments: Any
+    response: ToolResponse
+
+
+@dataclass(frozen=True)
+class _Tool:
+    name: str
+    parameters: dict[str, Any]
+    compiled: CompiledSchema
+
+
+class Simulator:
+    """Tools of one task and how they answer.
+
+    Args:
+        tools: OpenAI function schemas.
+        returns: tool name -> JSON Schema of its response. A tool without one answers ``{"status": "ok"}`` merged
+            with its scalar arguments, sorted by name. When empty, as in recorded public data, ids are not checked.
+        seed: the answers' seed.
+        known_text: text in which the policy may have read ids (the user's messages).
+        backend: a name of ``BACKENDS``.
+
+    Raises:
+        ValueError: a tool without name, a name given twice, a schema that is no JSON Schema, an unknown backend.
+    """
+
+    def __init__(
+        self,
+        tools: list[dict[str, Any]],
+        returns: dict[str, dict[str, Any]],
+        seed: int,
+        known_text: str = "",
+        backend: str = "schema",
+    ) -> None:
+        if backend not in BACKENDS:
+            raise ValueError(f"simulator backend {backend!r} does not exist; choose one of {', '.join(sorted(BACKENDS))}")
+        self.tools: dict[str, _Tool] = {}
+        for tool in tools:
+            name, parameters = parameters_of(tool)
+            if name in self.tools:
+                raise ValueError(f"tool {name!r} is given twice; names must differ within a task")
+            self.tools[name] = _Tool(name, parameters, compile_tool(tool))
+        self.returns, self.seed, self.known_text = returns, seed, known_text
+        self.backend = BACKENDS[backend]()
+
+    @classmethod
+    def for_task(cls, task: Task, backend: str = "schema") -> Simulator:
+        """The simulator of ``task``; ids in its user (and earlier tool) messages count as known."""
+        texts = (_text(m.get("content")) for m in task.messages if m.get("role") in ("user", "tool"))
+        return cls(task.tools, task.returns, task.sim_seed, "\n".join(texts), backend)
+
+    def episode(self) -> Episode:
+        """A fresh episode: no id has been returned yet."""
+        return Episode(self)
+
+
+@dataclass
+class Episode:
+    """The tools as one rollout meets them. ``log`` holds every call and its response in order."""
+
+    simulator: Simulator
+    log: list[Record] = field(default_factory=list)
+    _ids: set[str] = field(default_factory=set)
+
+    def call(self, name: str, arguments: Any) -> ToolResponse:
+        """Answer one call. Never raises on what a model may write: errors are responses with ``ok`` False."""
+        response = self._answer(name, arguments)
+        self.log.append(Record(name, arguments, response))
+        return response
+
+    def parse_error(self, code: str, message: str) -> ToolResponse:
+        """The response to a call that could not be parsed."""
+        response = _failure(code, message)
+        self.log.append(Record(None, None, response))
+        return response
+
+    def _answer(self, name: str, arguments: Any) -> ToolResponse:
+        sim = self.simulator
+        tool = sim.tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            return _failure_of([unknown_tool(name, sim.tools)])
+        if errors := tool.compiled.errors(arguments):
+            return _failure_of(errors)
+        if sim.returns:
+            for path, value in id_values(arguments, tool.parameters):
+                if not (value in self._ids or is_mentioned(value, sim.known_text)):
+                    return _failure("not_found", f"{path} not found; use an id that a tool returned")
+        returns = sim.returns.get(name)
+        if returns is None:
+            value = {"status": "ok"} | {k: v for k, v in _scalars(arguments) if k != "status"}
+        else:
+            value = sim.backend.answer(name, arguments, returns, sim.seed)
+            self._ids.update(v for _, v in id_values(value, returns))
+        return ToolResponse(dumps(value), value)
+
+
+def dumps(value: Any) -> str:
+    """JSON text as the Qwen and Hermes chat templates write it: one line, non-ASCII kept."""
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:
+    """(path, text) of each string in ``value`` that is an id: ``x-id`` in its schema, or a name in ``_id``/``_ids``.
+
+    >>> list(id_values({"order_id": "ORD-1", "note": "x"}, {}))
+    [('order_id', 'ORD-1')]
+    """
+    schema = schema if isinstance(schema, dict) else {}
+    if isinstance(value, str):
+        if "x-id" in schema or name.endswith("_id"):
+            yield path, value
+    elif isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        for key, item in value.items():
+            yield from id_values(item, properties.get(key), key, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        item_name = name.removesuffix("s") if name.endswith("_ids") else ""
+        for n, item in enumerate(value):
+            yield from id_values(item, schema.get("items"), item_name, f"{path}.{n}")
+
+
+def is_mentioned(identifier: str, text: str) -> bool:
+    """Does ``identifier`` stand in ``text`` as a whole, not as a piece of a longer word or id?"""
+    return bool(identifier) and re.search(rf"(?<![\w-]){re.escape(identifier)}(?![\w-])", text) is not None
+
+
+def _scalars(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from ((k, plain_number(v)) for k, v in sorted(arguments.items()) if not isinstance(v, (dict, list)))
+
+
+def _text(content: Any) -> str:
+    """A message's text, whether a string or a list of parts."""
+    if isinstance(content, list):
+        return "\n".join(p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str))
+    return content if isinstance(content, str) else ""
+
+
+def _failure_of(errors: list[ArgumentError]) -> ToolResponse:
+    """The first error's code, and as many messages as fit."""
+    message = errors[0].message
+    for err in errors[1:]:
+        if len(message) + len(err.message) + 2 > _MESSAGE_LIMIT:
+            break
+        message += "; " + err.message
+    return _failure(errors[0].code, message)
+
+
+def _failure(code: str, message: str) -> ToolResponse:
+    value = {"error": code, "message": message}
+    return ToolResponse(dumps(value), value, ok=False, code=code)
