@@ -139,6 +139,15 @@ def by_label(runs: Iterable[RunRecord]) -> dict[str, dict[int, RunRecord]]:
     return out
 
 
+def pair_seeds(a: Mapping[int, RunRecord], b: Mapping[int, RunRecord]) -> tuple[list[RunRecord], list[RunRecord]]:
+    """Runs of ``a`` and ``b`` (seed -> run) side by side for the seeds they share; the SFT start pairs with every seed."""
+    start = next((run for run in a.values() if run.label == START), None)
+    if start is not None and len(a) == 1:
+        return [start] * len(b), [b[s] for s in sorted(b)]
+    shared = sorted(a.keys() & b.keys())
+    return [a[s] for s in shared], [b[s] for s in shared]
+
+
 def ordered(labels: Iterable[str]) -> list[str]:
     """Labels in the order of ``METHODS``, all others after them by name."""
     place = {label: i for i, label in enumerate(METHODS)}
@@ -203,7 +212,9 @@ def score_matrix(runs: Sequence[RunRecord], metric: str, tasks: Sequence[str], m
                     continue
                 value = metric_value(record, metric)
             except (KeyError, TypeError) as error:
-                raise RecordError(f"{run.folder}/eval.jsonl, line {number}: no usable {error}; evaluate again") from error
+                raise RecordError(
+                    f"{run.folder}/eval.jsonl, line {number}: no usable {error}; evaluate again"
+                ) from error
             if not np.isnan(value):
                 sums[i, column[record["task"]]] += value
                 counts[i, column[record["task"]]] += 1

@@ -135,7 +135,9 @@ def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> float:
     return float((wins[counts > 0] / counts[counts > 0]).mean()) if counts.any() else float("nan")
 
 
-def seed_band(curves: ArrayLike, level: float = 0.95, draws: int = 2000, rng_seed: int = 0) -> tuple[Array, Array, Array]:
+def seed_band(
+    curves: ArrayLike, level: float = 0.95, draws: int = 2000, rng_seed: int = 0
+) -> tuple[Array, Array, Array]:
     """Mean and bootstrap band over seeds of curves (S, T); returns mean, low, high, each (T,).
 
     With one seed the band has no width; with three it is close to the range of the seeds.
