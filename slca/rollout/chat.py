@@ -1,7 +1,7 @@
 """The chat text, built in one place: ChatML turns with tools in, calls and tool responses in Hermes tags.
 
-Two styles: ``hermes`` is the template that Qwen2.5 was trained on; ``compact`` says the same in a few tokens per
-tool, for a small policy. A rollout's text is ``prompt`` + turn + ``END`` + ``after_turn`` + turn + ``END`` + ...; each
+Two styles: ``hermes`` has the layout of Qwen2.5's template; ``compact`` says the same in a few tokens per tool, for
+a small policy. A rollout's text is ``prompt`` + turn + ``END`` + ``after_turn`` + turn + ``END`` + ...; each
 of these pieces is encoded once, when it is made, and a sampled turn is never decoded and encoded again.
 
 Text from users, tools and schemas cannot forge structure: see ``escape`` and ``safe_json``.
@@ -41,17 +41,17 @@ _MARKUP = re.compile(r"<(?=\||/?(?:tool_call|tool_response|tools|think)>)")
 _CALL_MARKUP = re.compile(r"<(?=\||/?(?:tool_call|tool_response|tools)>)")
 _DEPTH = 8  # levels of a signature that are written out
 
-# Word for word the instruction of Qwen2.5's own chat template: checkpoints were trained on this very text.
+# Tags, order and line breaks are those of Qwen2.5's template; the sentences are ours (SFT teaches them).
 _HERMES = """# Tools
 
-You may call one or more functions to assist with the user query.
+To answer the user you may call the functions below, one or several at a time.
 
-You are provided with function signatures within <tools></tools> XML tags:
+Each line between <tools></tools> is the signature of one function, as JSON:
 <tools>
 {tools}
 </tools>
 
-For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+Write each call as a JSON object with the function's name and its arguments between <tool_call></tool_call>:
 <tool_call>
 {{"name": <function-name>, "arguments": <args-json-object>}}
 </tool_call>"""
@@ -239,8 +239,10 @@ def _function(tool: dict[str, Any], index: int) -> dict[str, Any]:
     return function
 
 
-def _history_call(entry: dict[str, Any], where: str) -> Call:
-    function = entry.get("function", entry)
+def _history_call(entry: Any, where: str) -> Call:
+    function = entry.get("function", entry) if isinstance(entry, dict) else None
+    if not isinstance(function, dict):
+        function = {}
     arguments = function.get("arguments", {})
     if isinstance(arguments, str):
         try:

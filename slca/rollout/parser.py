@@ -82,7 +82,7 @@ _OPEN = "<tool_call>"
 _THINK, _THINK_END = "<think>", "</think>"
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Carries the code of a ``ParseError``; never leaves this module."""
 
 
@@ -138,25 +138,25 @@ def _read_block(turn: Turn, start: int, max_calls: int) -> int:
     stop = len(text) if tag is None else tag.start()
     try:
         if tag is None or (not closed and complete):
-            raise _Refused("missing_close")
+            raise _RefusedError("missing_close")
         if not closed:
-            raise _Refused("nested_open")
+            raise _RefusedError("nested_open")
         if stop - start > MAX_BLOCK:
-            raise _Refused("too_long")
+            raise _RefusedError("too_long")
         if not text[start:stop].strip():
-            raise _Refused("empty")
+            raise _RefusedError("empty")
         if not complete:
             value, end, problem = _decode(text[start:stop])
         if problem:
-            raise _Refused(problem)
+            raise _RefusedError(problem)
         if text[start + end : stop].strip():
-            raise _Refused("trailing_text" if complete else "bad_json")
+            raise _RefusedError("trailing_text" if complete else "bad_json")
         calls = _calls(value)
         if len(turn.calls) + len(turn.errors) + len(calls) > max_calls:
-            raise _Refused("too_many_calls")
+            raise _RefusedError("too_many_calls")
         turn.calls += calls
         turn.n_valid += 1
-    except _Refused as refused:
+    except _RefusedError as refused:
         turn.errors.append(_error(str(refused)))
     if closed:
         turn.n_close += 1
@@ -177,10 +177,10 @@ def _decode(text: str) -> tuple[Any, int, str | None]:
         return found
 
     def number(literal: str, kind: type[int | float]) -> int | float:
-        if kind is int and len(literal) > MAX_DIGITS or not math.isfinite(number_ := float(literal)):
+        if (kind is int and len(literal) > MAX_DIGITS) or not math.isfinite(found := float(literal)):
             problems.append("bad_number")
             return 0
-        return int(literal) if kind is int else number_
+        return int(literal) if kind is int else found
 
     decoder = json.JSONDecoder(
         object_pairs_hook=pairs,
@@ -219,36 +219,36 @@ def _check(value: Any) -> str | None:
 
 
 def _calls(value: Any) -> list[Call]:
-    """The calls of a decoded block; raises ``_Refused``."""
+    """The calls of a decoded block; raises ``_RefusedError``."""
     if isinstance(value, list):
         if not value:
-            raise _Refused("empty")
+            raise _RefusedError("empty")
         return [_call(item) for item in value]
     return [_call(value)]
 
 
 def _call(value: Any) -> Call:
     if not isinstance(value, dict):
-        raise _Refused("not_object")
+        raise _RefusedError("not_object")
     if "name" not in value:
-        raise _Refused("missing_name")
+        raise _RefusedError("missing_name")
     name = value["name"]
     if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
-        raise _Refused("bad_name")
+        raise _RefusedError("bad_name")
     if set(value) - {"name", "arguments", "parameters"}:
-        raise _Refused("extra_field")
+        raise _RefusedError("extra_field")
     if "arguments" in value and "parameters" in value:
-        raise _Refused("bad_arguments")
+        raise _RefusedError("bad_arguments")
     arguments = value.get("arguments", value.get("parameters"))
     if isinstance(arguments, str):
         source = arguments
         arguments, end, problem = _decode(source)
         if problem or source[end:].strip() or arguments is None:
-            raise _Refused(problem if problem and problem != "bad_json" else "bad_arguments")
+            raise _RefusedError(problem if problem and problem != "bad_json" else "bad_arguments")
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        raise _Refused("bad_arguments")
+        raise _RefusedError("bad_arguments")
     return Call(name, arguments)
 
 
