@@ -5,7 +5,7 @@ so the same call gets the same answer in every rollout, process and machine. All
 
 Response schemas may use type (also a list of types), properties, items, enum, const, format (date, time, date-time,
 email, uri), minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, minItems,
-maxItems, uniqueItems, anyOf and oneOf (the first member), and two annotations:
+maxItems, uniqueItems, anyOf and oneOf (their first member that is not null), and two annotations:
 
 * ``"x-echo": "city"``: the value of argument ``city`` (or ``"guest.name"``, inside an object) when it was given;
 * ``"x-id": "ORD"`` on a string: an id such as ``ORD-4821``.
@@ -24,8 +24,8 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any
 
-from slca.simulator.validation import canonical, plain_number
-from slca.simulator.vocabulary import NUMBERS, OTHER, STRINGS, SUCCESS, lookup, words
+from slca.simulator.jsonvalue import canonical, plain_number
+from slca.simulator.vocabulary import FORMAT_WORDS, NUMBERS, OTHER, STRINGS, SUCCESS, lookup, words
 
 #: (hash key, path, arguments) -> value
 Maker = Callable[[bytes, str, dict[str, Any]], Any]
@@ -85,7 +85,8 @@ def _plain_maker(schema: dict[str, Any], path: str) -> Maker:
     for key in ("anyOf", "oneOf"):
         if schema.get(key):
             outer = {k: v for k, v in schema.items() if k != key}
-            return _plain_maker(outer | schema[key][0], path)
+            member = next((m for m in schema[key] if m != {"type": "null"}), schema[key][0])
+            return _maker(outer | member, path)
     if "const" in schema:
         return _constant(schema["const"])
     if "enum" in schema:
@@ -106,11 +107,11 @@ def _type_of(schema: dict[str, Any]) -> str:
 
 
 def _constant(value: Any) -> Maker:
-    return lambda key, path, arguments: value
+    return lambda key, path, arguments: _normalised(value)
 
 
 def _choice(values: list[Any]) -> Maker:
-    return lambda key, path, arguments: values[draw(key, path, len(values))]
+    return lambda key, path, arguments: _normalised(values[draw(key, path, len(values))])
 
 
 def _echo(make: Maker, source: str, as_text: bool) -> Maker:
@@ -129,7 +130,7 @@ def _echo(make: Maker, source: str, as_text: bool) -> Maker:
 
 
 def _normalised(value: Any) -> Any:
-    """The value as every equal call gives it: object keys sorted, 3.0 as 3."""
+    """A copy as every equal call gives it: object keys sorted, 3.0 as 3."""
     if isinstance(value, dict):
         return {k: _normalised(v) for k, v in sorted(value.items())}
     if isinstance(value, list):
@@ -181,9 +182,8 @@ def _string(schema: dict[str, Any], path: str) -> Maker:
     if name.endswith("_id") or name == "id":
         prefix = "".join(w[:3] for w in words(name)[:-1]).upper()[:3] or "ID"
         return lambda key, path, arguments: f"{prefix}-{1000 + draw(key, path, 9000)}"
-    for word, kind in (("date", "date"), ("time", "time"), ("email", "email"), ("url", "uri"), ("link", "uri")):
-        if words(name)[-1:] == [word]:
-            return _sized(_FORMATS[kind], schema, path)
+    if kind := FORMAT_WORDS.get((words(name) or [""])[-1]):
+        return _sized(_FORMATS[kind], schema, path)
     values = lookup(STRINGS, name) or lookup(STRINGS, str(schema.get("description", ""))) or OTHER
     return _sized(_choice(values), schema, path)
 
@@ -206,54 +206,41 @@ def _sized(make: Maker, schema: dict[str, Any], path: str) -> Maker:
 def _number(schema: dict[str, Any], path: str, integer: bool = False) -> Maker:
     """Multiples of a step between two bounds, computed on integers so that 19.99 is exactly the float 19.99."""
     low, high, step = (Fraction(x) for x in lookup(NUMBERS, _name_of(path)) or ("1", "100", "1" if integer else "0.1"))
-    if integer:
-        step = Fraction(1)
+    step = Fraction(1) if integer else step
     if "multipleOf" in schema:
         step = _fraction(schema["multipleOf"])
-        if integer:  # least common multiple of the step and 1
-            step = Fraction(step.numerator)
-    floor, ceiling = _bound(schema, "minimum", "exclusiveMinimum", max), _bound(schema, "maximum", "exclusiveMaximum", min)
-    low, high = _within(low, high, floor, ceiling)
-    first, last = math.ceil(low / step), math.floor(high / step)
-    if "exclusiveMinimum" in schema and first * step == _fraction(schema["exclusiveMinimum"]):
-        first += 1
-    if "exclusiveMaximum" in schema and last * step == _fraction(schema["exclusiveMaximum"]):
-        last -= 1
-    if first > last and (floor is None or ceiling is None):  # a free side leaves room for one step
-        first, last = (first, first) if floor is not None else (last, last)
-    if first > last:
-        raise _Unfit(f"{path or 'top level'}: no number lies between its bounds; widen them or give multipleOf")
-    top, bottom, span = step.numerator, step.denominator, last - first + 1
+        step = Fraction(step.numerator) if integer else step  # the least common multiple of step and 1
+    multiples = _multiples(schema, low, high, step)
+    while not multiples and not integer and "multipleOf" not in schema and step > Fraction(1, 10**12):
+        step /= 10  # narrow bounds want a finer step
+        multiples = _multiples(schema, low, high, step)
+    if not multiples:
+        raise _Unfit(f"{path or 'top level'}: no number lies between its bounds; widen them or change multipleOf")
+    first, span, top, bottom = multiples[0], len(multiples), step.numerator, step.denominator
 
-    def number(key: bytes, path: str, arguments: dict[str, Any]) -> int | float:
+    def number(key: bytes, path: str, arguments: dict[str, Any]) -> float:
         scaled = (first + draw(key, path, span)) * top
         return scaled // bottom if scaled % bottom == 0 else scaled / bottom
 
     return number
 
 
-def _fraction(value: int | float) -> Fraction:
+def _multiples(schema: dict[str, Any], low: Fraction, high: Fraction, step: Fraction) -> range:
+    """The k for which k * step is allowed, and within the plausible ``low`` to ``high`` where that leaves any."""
+    floors = [math.ceil(_fraction(schema["minimum"]) / step)] if "minimum" in schema else []
+    floors += [math.floor(_fraction(schema["exclusiveMinimum"]) / step) + 1] if "exclusiveMinimum" in schema else []
+    tops = [math.floor(_fraction(schema["maximum"]) / step)] if "maximum" in schema else []
+    tops += [math.ceil(_fraction(schema["exclusiveMaximum"]) / step) - 1] if "exclusiveMaximum" in schema else []
+    plausible = range(max([math.ceil(low / step), *floors]), min([math.floor(high / step), *tops]) + 1)
+    if plausible:
+        return plausible
+    width = math.floor((high - low) / step)
+    first = max(floors) if floors else min(tops, default=0) - width
+    return range(first, (min(tops) if tops else first + width) + 1)
+
+
+def _fraction(value: float) -> Fraction:
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
-
-
-def _bound(schema: dict[str, Any], closed: str, opened: str, strictest: Callable[..., Fraction]) -> Fraction | None:
-    given = [_fraction(schema[k]) for k in (closed, opened) if k in schema]
-    return strictest(given) if given else None
-
-
-def _within(
-    low: Fraction, high: Fraction, floor: Fraction | None, ceiling: Fraction | None
-) -> tuple[Fraction, Fraction]:
-    """The plausible range cut to the allowed one; where they do not meet, the allowed one."""
-    span = high - low
-    new_low = low if floor is None else max(low, floor)
-    new_high = high if ceiling is None else min(high, ceiling)
-    if new_low < new_high:
-        return new_low, new_high
-    if floor is not None:
-        return floor, ceiling if ceiling is not None else floor + span
-    assert ceiling is not None
-    return ceiling - span, ceiling
 
 
 def _boolean(schema: dict[str, Any], path: str) -> Maker:

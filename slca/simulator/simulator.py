@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from slca.simulator.jsonvalue import plain_number
 from slca.simulator.response import ToolResponse
 from slca.simulator.schema_backend import SchemaBackend
-from slca.simulator.validation import ArgumentError, CompiledSchema, compile_tool, parameters_of, plain_number, unknown_tool
+from slca.simulator.validation import ArgumentError, CompiledSchema, compile_tool, parameters_of, unknown_tool
 from slca.tasks.task import Task
 
-_MESSAGE_LIMIT = 90  # characters; a small policy reads errors token by token
+_MESSAGE_LIMIT = 64  # characters; a small policy reads errors token by token
 
 
 class Backend(Protocol):
@@ -70,7 +71,7 @@ class Simulator:
         backend: str = "schema",
     ) -> None:
         if backend not in BACKENDS:
-            raise ValueError(f"simulator backend {backend!r} does not exist; choose one of {', '.join(sorted(BACKENDS))}")
+            raise ValueError(f"no simulator backend {backend!r}; choose one of {', '.join(sorted(BACKENDS))}")
         self.tools: dict[str, _Tool] = {}
         for tool in tools:
             name, parameters = parameters_of(tool)
@@ -96,8 +97,8 @@ class Episode:
     """The tools as one rollout meets them. ``log`` holds every call and its response in order."""
 
     simulator: Simulator
-    log: list[Record] = field(default_factory=list)
-    _ids: set[str] = field(default_factory=set)
+    log: list[Record] = field(default_factory=list, init=False)
+    _ids: set[str] = field(default_factory=set, init=False, repr=False)
 
     def call(self, name: str, arguments: Any) -> ToolResponse:
         """Answer one call. Never raises on what a model may write: errors are responses with ``ok`` False."""
@@ -119,10 +120,11 @@ class Episode:
         if errors := tool.compiled.errors(arguments):
             return _failure_of(errors)
         if sim.returns:
-            for path, value in id_values(arguments, tool.parameters):
-                if not (value in self._ids or is_mentioned(value, sim.known_text)):
+            for path, given in id_values(arguments, tool.parameters):
+                if not (given in self._ids or is_mentioned(given, sim.known_text)):
                     return _failure("not_found", f"{path} not found; use an id that a tool returned")
         returns = sim.returns.get(name)
+        value: Any
         if returns is None:
             value = {"status": "ok"} | {k: v for k, v in _scalars(arguments) if k != "status"}
         else:
@@ -157,8 +159,13 @@ def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterat
 
 
 def is_mentioned(identifier: str, text: str) -> bool:
-    """Does ``identifier`` stand in ``text`` as a whole, not as a piece of a longer word or id?"""
-    return bool(identifier) and re.search(rf"(?<![\w-]){re.escape(identifier)}(?![\w-])", text) is not None
+    """Does ``identifier`` stand in ``text`` as a whole, not as a piece of a longer word or id?
+
+    >>> is_mentioned("ORD-48", "where is ORD-48?"), is_mentioned("ORD-48", "where is ORD-4821?")
+    (True, False)
+    """
+    whole = rf"(?<![A-Za-z0-9_-]){re.escape(identifier)}(?![A-Za-z0-9_-])"
+    return bool(identifier) and re.search(whole, text) is not None
 
 
 def _scalars(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -12,11 +12,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_PEOPLE = "Ana Silva|Ben Okafor|Chloe Martin|David Kim|Elena Rossi|Farid Haddad|Grace Lee|Hugo Weber|Ines Costa|Jonas Berg"
+_WHO = "attendee|customer|guest|employee|instructor|agent|holder|host|courier|user|full"
+_WHAT = "city|hotel|artist|product|restaurant|doctor|file|folder|station|team|airline"
+_PEOPLE = "Ana Silva|Ben Okafor|Chloe Martin|David Kim|Elena Rossi|Farid Haddad|Grace Lee|Hugo Weber|Ines Costa"
 _PLACES = "Maple Court|Harbor House|Cedar Hall|Lakeside Point|Garden Plaza|Sunset Terrace|Hilltop Lodge|Station Square"
 _THINGS = "Blue Harbor|Silver Pine|Golden Leaf|Red Canyon|Green Valley|White Stone|North Star|Quiet River"
 _CITIES = "Paris|Lisbon|Oslo|Tokyo|Toronto|Berlin|Madrid|Nairobi|Denver|Dublin|Sydney|Vienna"
 _STATES = "confirmed|pending|active|completed|scheduled"
+_SUCCESS = "success|ok|confirmed|created|updated|deleted|sent|saved|booked|accepted|scheduled|cancelled|added|removed"
 _NOTES = "all set|ready to use|no issues found|updated today|please arrive early|bring your card"
 
 _STRINGS = {
@@ -48,6 +51,7 @@ _STRINGS = {
     "doctor": "Dr. Silva|Dr. Okafor|Dr. Kim|Dr. Rossi|Dr. Weber|Dr. Berg",
     "dose": "5 mg|10 mg|20 mg|50 mg|100 mg",
     "driver": _PEOPLE,
+    "filename": "report.pdf|notes.txt|budget.xlsx|photo.png|plan.docx|data.csv",
     "file": "report.pdf|notes.txt|budget.xlsx|photo.png|plan.docx|data.csv",
     "folder": "/documents|/photos|/reports|/archive|/projects",
     "forecast": "sunny|cloudy|light rain|windy|snow|clear",
@@ -118,14 +122,14 @@ _STRINGS = {
 }
 #: Property words -> candidate strings.
 STRINGS: dict[str, list[str]] = {k: v.split("|") for k, v in _STRINGS.items()}
-for _who in ("attendee", "customer", "guest", "employee", "instructor", "agent", "holder", "host", "courier", "user", "full"):
+for _who in _WHO.split("|"):
     STRINGS[f"{_who} name"] = STRINGS[_who] = _PEOPLE.split("|")
 STRINGS["author name"] = STRINGS["driver name"] = STRINGS["patient name"] = STRINGS["contact name"] = STRINGS["person"]
-for _what in ("city", "hotel", "artist", "product", "restaurant", "doctor", "file", "folder", "station", "team", "airline"):
+for _what in _WHAT.split("|"):
     STRINGS[f"{_what} name"] = STRINGS[_what]
 
 #: Strings of a property about which nothing is known.
-OTHER: list[str] = "amber|birch|cobalt|delta|ember|fjord|grove|indigo|juniper|lotus|meadow|onyx".split("|")
+OTHER = ["amber", "birch", "cobalt", "delta", "ember", "fjord", "grove", "indigo", "juniper", "lotus", "meadow", "onyx"]
 
 #: Property words -> (lowest, highest, step) of a number; the step is 1 where the type is integer.
 NUMBERS: dict[str, tuple[str, str, str]] = {
@@ -150,6 +154,7 @@ NUMBERS: dict[str, tuple[str, str, str]] = {
     "fare": ("20", "900", "0.01"),
     "fee": ("1", "40", "0.01"),
     "floor": ("1", "12", "1"),
+    "heart rate": ("55", "110", "1"),
     "height": ("10", "200", "0.1"),
     "high": ("12", "35", "1"),
     "hours": ("1", "24", "1"),
@@ -187,10 +192,22 @@ NUMBERS: dict[str, tuple[str, str, str]] = {
     "year": ("1990", "2026", "1"),
 }
 
+#: Last words of string properties -> the format their values have.
+FORMAT_WORDS = {
+    "date": "date",
+    "deadline": "date",
+    "time": "time",
+    "arrival": "time",
+    "departure": "time",
+    "eta": "time",
+    "timestamp": "date-time",
+    "email": "email",
+    "url": "uri",
+    "link": "uri",
+}
+
 #: Booleans that say whether a call did its work: always true, for the call was valid.
-SUCCESS = frozenset(
-    "success ok confirmed created updated deleted sent saved booked accepted scheduled cancelled added removed".split()
-)
+SUCCESS = frozenset(_SUCCESS.split("|"))
 
 
 def words(name: str) -> list[str]:
@@ -208,7 +225,8 @@ def lookup(table: Mapping[str, T], name: str) -> T | None:
     for end in range(len(parts), 0, -1):
         for start in range(end):
             key = " ".join(parts[start:end])
-            for form in (key, key.removesuffix("s"), key.removesuffix("es")):
+            singular = key[:-3] + "y" if key.endswith("ies") else key.removesuffix("es")
+            for form in (key, key.removesuffix("s"), singular):
                 if form in table:
                     return table[form]
     return None
