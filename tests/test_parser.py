@@ -199,6 +199,8 @@ def test_call_limit_gives_one_error_and_keeps_counting_tags():
     assert len(parse_turn(block(OK) * 20).calls) == 20 and not parse_turn(block(OK) * 20).errors
     mixed = parse_turn(block("x") + block(OK) * 3, max_calls=2)
     assert len(mixed.calls) == 1 and [e.code for e in mixed.errors] == ["bad_json", "too_many_calls"]
+    full = parse_turn(block(OK) * 2 + block("x") * 3, max_calls=2)
+    assert [e.code for e in full.errors] == ["too_many_calls"]
     many = parse_turn(block(OK) + block(f"[{OK}, {OK}]") + block(OK), max_calls=2)
     assert many.calls == [CALL] and [e.code for e in many.errors] == ["too_many_calls"] and many.n_open == 3
 
