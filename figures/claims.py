@@ -59,14 +59,6 @@ class Finding:
         return verdict(self.claim.expected, [e for e in (self.bootstrap, self.student) if e is not None])
 
 
-def verdict(self) -> str:
-    if self.bootstrap is None and self.student is None:
-        return "not run"
-    if self.student is None:
-        return "not decided (one seed says nothing of the spread between seeds)"
-    return verdict(self.claim.expected, [e for e in (self.bootstrap, self.student) if e is not None])
-
-
 def verdict(expected: str, intervals: Sequence[Estimate]) -> str:
     """holds, does not hold, or not decided; every interval must agree.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 Array = NDArray[np.float64]
 DRAWS = 4000
