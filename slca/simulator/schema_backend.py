@@ -173,19 +173,25 @@ def _array(schema: dict[str, Any], path: str) -> Maker:
 
 
 def _string(schema: dict[str, Any], path: str) -> Maker:
-    name = _name_of(path)
     if "x-id" in schema:
-        prefix = schema["x-id"]
-        return lambda key, path, arguments: f"{prefix}-{1000 + draw(key, path, 9000)}"
+        return _identifier(str(schema["x-id"]))
     if (wanted := schema.get("format")) in _FORMATS:
         return _FORMATS[wanted]
-    if name.endswith("_id") or name == "id":
-        prefix = "".join(w[:3] for w in words(name)[:-1]).upper()[:3] or "ID"
-        return lambda key, path, arguments: f"{prefix}-{1000 + draw(key, path, 9000)}"
-    if kind := FORMAT_WORDS.get((words(name) or [""])[-1]):
-        return _sized(_FORMATS[kind], schema, path)
-    values = lookup(STRINGS, name) or lookup(STRINGS, str(schema.get("description", ""))) or OTHER
-    return _sized(_choice(values), schema, path)
+    return _sized(_guessed(_name_of(path), str(schema.get("description", ""))), schema, path)
+
+
+def _guessed(name: str, description: str) -> Maker:
+    """What a string of this name most likely holds."""
+    parts = words(name) or [""]
+    if parts[-1] == "id":
+        return _identifier("".join(w[:3] for w in parts[:-1]).upper()[:3] or "ID")
+    if kind := FORMAT_WORDS.get(parts[-1]):
+        return _FORMATS[kind]
+    return _choice(lookup(STRINGS, name) or lookup(STRINGS, description) or OTHER)
+
+
+def _identifier(prefix: str) -> Maker:
+    return lambda key, path, arguments: f"{prefix}-{1000 + draw(key, path, 9000)}"
 
 
 def _sized(make: Maker, schema: dict[str, Any], path: str) -> Maker:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -75,7 +75,7 @@ def validate_arguments(tool_schema: dict[str, Any], arguments: Any) -> list[Argu
 
 def unknown_tool(name: Any, names: Iterable[str]) -> ArgumentError:
     """The error for a tool that does not exist, with the nearest existing names."""
-    near = get_close_matches(shown(name), list(names), n=2, cutoff=0.5)
+    near = get_close_matches(shown(name), list(names), n=2, cutoff=0.6)
     return ArgumentError("unknown_tool", "", f"no tool {shown(name)}{_guess(near)}")
 
 
@@ -94,9 +94,9 @@ class CompiledSchema:
         self.root = _closed(parameters, parameters)
         if not {"additionalProperties", "unevaluatedProperties", "patternProperties"} & self.root.keys():
             self.root["additionalProperties"] = False
-        base = validators.validator_for(self.root, default=Draft202012Validator)
+        base: Any = validators.validator_for(self.root, default=Draft202012Validator)
         try:
-            base.check_schema(self.root)
+            base.check_schema(self.root, format_checker=FormatChecker(formats=()))
         except SchemaError as err:
             where = ".".join(map(str, err.absolute_path)) or "top level"
             raise ValueError(f"tool {name!r}: parameters are no valid JSON Schema at {where}: {err.message}") from err
@@ -113,6 +113,8 @@ class CompiledSchema:
             found = set(_coded(self._validator.iter_errors(arguments), self.root))
         except Unresolvable as err:
             raise ValueError(f"tool {self.name!r}: cannot resolve a $ref of its parameters; inline it ({err})") from err
+        except re.error as err:
+            raise ValueError(f"tool {self.name!r}: Python cannot compile a name in patternProperties: {err}") from err
         return sorted(found, key=lambda e: (CODES.index(e.code), e.path, e.message))
 
 
@@ -182,6 +184,8 @@ def _declared(schema: dict[str, Any], root: Any, seen: tuple[int, ...] = ()) -> 
 
 def _closed(schema: Any, root: Any, here: bool = True) -> Any:
     """``schema`` with its open objects closed; ``here`` is False for a branch, which closes with its owner."""
+    if schema is False:  # spelt so that jsonschema reports the path of the value
+        return {"not": {}}
     if not isinstance(schema, dict):
         return schema
     out = dict(schema)
@@ -240,8 +244,8 @@ def _coded(errors: Iterable[Any], root: dict[str, Any]) -> Iterator[ArgumentErro
             yield ArgumentError("out_of_range", path, f"{subject} {_RANGES[rule].format(wanted)}")
         elif rule in ("anyOf", "oneOf"):
             yield from _alternatives(err, root)
-        else:  # rule is None where the schema is false
-            broken = f"breaks the rule {rule}" if rule else "is not allowed"
+        else:
+            broken = "is not allowed" if rule in ("not", None) else f"breaks the rule {rule}"
             yield ArgumentError("invalid", path, f"{subject} {broken}")
 
 
