@@ -119,6 +119,14 @@ def test_the_user_may_name_an_id(episode):
     assert not other.call("cancel_order", {"order_id": "ORD-1"}).ok
 
 
+def test_ids_that_the_tool_itself_offers_are_known():
+    choices = tool("note", list_id={"type": "string", "enum": ["work"]}, board_id={"type": "string", "default": "main"})
+    episode = Simulator([choices], RETURNS, 0).episode()
+    assert episode.call("note", {"list_id": "work", "board_id": "main"}).ok
+    assert episode.call("note", {"list_id": "home"}).code == "not_in_enum"
+    assert episode.call("note", {"board_id": "other"}).code == "not_found"
+
+
 @pytest.mark.parametrize(
     ("identifier", "text", "found"),
     [

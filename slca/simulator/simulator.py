@@ -120,8 +120,8 @@ class Episode:
         if errors := tool.compiled.errors(arguments):
             return _failure_of(errors)
         if sim.returns:
-            for path, given in id_values(arguments, tool.parameters):
-                if not (given in self._ids or is_mentioned(given, sim.known_text)):
+            for path, given, schema in id_values(arguments, tool.parameters):
+                if not (given in self._ids or _is_offered(given, schema) or is_mentioned(given, sim.known_text)):
                     return _failure("not_found", f"{path} not found; use an id that a tool returned")
         returns = sim.returns.get(name)
         value: Any
@@ -129,7 +129,7 @@ class Episode:
             value = {"status": "ok"} | {k: v for k, v in _scalars(arguments) if k != "status"}
         else:
             value = sim.backend.answer(name, arguments, returns, sim.seed)
-            self._ids.update(v for _, v in id_values(value, returns))
+            self._ids.update(text for _, text, _ in id_values(value, returns))
         return ToolResponse(dumps(value), value)
 
 
@@ -138,16 +138,18 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
-def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:
-    """(path, text) of each string in ``value`` that is an id: ``x-id`` in its schema, or a name in ``_id``/``_ids``.
+def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(path, text, schema) of each string in ``value`` that is an id.
 
-    >>> list(id_values({"order_id": "ORD-1", "note": "x"}, {}))
+    It is one when its schema has ``x-id``, or its name ends in ``_id``, or it is an item of a list named ``..._ids``.
+
+    >>> [(path, text) for path, text, _ in id_values({"order_id": "ORD-1", "note": "x"}, {})]
     [('order_id', 'ORD-1')]
     """
     schema = schema if isinstance(schema, dict) else {}
     if isinstance(value, str):
         if "x-id" in schema or name.endswith("_id"):
-            yield path, value
+            yield path, value, schema
     elif isinstance(value, dict):
         properties = schema.get("properties") or {}
         for key, item in value.items():
@@ -156,6 +158,11 @@ def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterat
         item_name = name.removesuffix("s") if name.endswith("_ids") else ""
         for n, item in enumerate(value):
             yield from id_values(item, schema.get("items"), item_name, f"{path}.{n}")
+
+
+def _is_offered(identifier: str, schema: dict[str, Any]) -> bool:
+    """Does the tool itself name the id, as a choice or a default?"""
+    return identifier in [*schema.get("enum", ()), schema.get("const"), schema.get("default")]
 
 
 def is_mentioned(identifier: str, text: str) -> bool:
