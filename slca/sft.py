@@ -96,7 +96,7 @@ def make_optimizers(policy: Policy, lr: float, muon_lr: float) -> list[torch.opt
 def train_sft(
     policy: Policy,
     epochs: Callable[[int], Sequence[Example]],
-    seconds: float,
+    steps: int,
     batch_tokens: int = 8192,
     lr: float = 3e-3,
     muon_lr: float = 0.02,
@@ -104,9 +104,9 @@ def train_sft(
     seed: int = 0,
     report: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> dict[str, float]:
-    """Train until ``seconds`` have passed (linear decay over the last 40 %). ``epochs(k)`` gives the k-th data set.
+    """``steps`` optimiser steps with linear decay over the last 40 %; ``epochs(k)`` gives the k-th data set.
 
-    Returns what was done: tokens, steps, seconds, last loss.
+    Returns what was done: tokens, steps, seconds, smoothed loss.
     """
     optimizers = make_optimizers(policy, lr, muon_lr)
     peaks = [[g["lr"] for g in o.param_groups] for o in optimizers]
@@ -114,8 +114,8 @@ def train_sft(
     start, tokens, step, epoch, smooth = time.monotonic(), 0, 0, 0, math.nan
     while True:
         for batch in batches(epochs(epoch), batch_tokens, seed + epoch):
-            progress = (time.monotonic() - start) / seconds
-            if progress >= 1.0:
+            progress = step / steps
+            if step == steps:
                 policy.model.eval()
                 return {"tokens": tokens, "steps": step, "seconds": time.monotonic() - start, "loss": smooth}
             scale = min(1.0, (step + 1) / 50) * min(1.0, max(0.0, (1.0 - progress) / 0.4))
@@ -134,5 +134,5 @@ def train_sft(
             tokens += sum(len(e.token_ids) for e in batch)
             if step % 50 == 0:
                 elapsed = time.monotonic() - start
-                report({"step": step, "epoch": epoch, "tokens": tokens, "loss": smooth, "seconds": elapsed})
+                report({"step": step, "steps": steps, "epoch": epoch, "tokens": tokens, "loss": smooth, "seconds": elapsed})
         epoch += 1
