@@ -1,1 +1,30 @@
+"""Methods by name. A method turns a batch of groups into token advantages; nothing else differs between two runs."""
 
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any
+
+from baselines.grpo import GRPO
+from baselines.rltr import RLTR
+from baselines.toolpo import ToolPO
+from slca.credit import SLCA, Method
+
+METHODS: dict[str, type] = {"grpo": GRPO, "toolpo": ToolPO, "rltr": RLTR, "slca": SLCA}
+
+
+def make_method(name: str, **options: Any) -> Method:
+    """The method ``name`` with ``options``; ValueError naming the nearest for an unknown name or option."""
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}{_nearest(name, list(METHODS))}")
+    known = [f.name for f in dataclasses.fields(METHODS[name]) if f.name != "name"]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"method {name!r} has no option {option!r}{_nearest(option, known)}")
+    return METHODS[name](**options)  # type: ignore[no-any-return]
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
