@@ -133,6 +133,6 @@ def train_sft(
             step += 1
             tokens += sum(len(e.token_ids) for e in batch)
             if step % 50 == 0:
-                elapsed = time.monotonic() - start
-                report({"step": step, "steps": steps, "epoch": epoch, "tokens": tokens, "loss": smooth, "seconds": elapsed})
+                done = {"step": step, "steps": steps, "epoch": epoch, "tokens": tokens, "loss": smooth}
+                report({**done, "seconds": time.monotonic() - start})
         epoch += 1

@@ -103,7 +103,7 @@ class Conversation:
         )
 
     def end_turn(self) -> list[int] | None:
-        """Parse the turn just sampled, answer its calls, and return the ids of the tool responses (already appended)."""
+        """Parse the turn just sampled, answer its calls; the ids of the responses, already appended, or None: over."""
         ids = self.token_ids[self._turn_start :]
         ended = ids[-1] == self.codec.end_id
         turn = parse_turn(self.codec.decode(ids[:-1] if ended else ids), max_calls=self.limits.max_calls)

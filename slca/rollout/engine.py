@@ -123,7 +123,7 @@ class TransformersEngine:
     def forward(
         self, cache: RaggedCache, index: Tensor | None, tokens: Tensor, starts: Tensor, lengths: Tensor
     ) -> Tensor:
-        """Feed ``tokens`` (n, q), row i's first ``lengths[i]`` of them at ``starts[i]``; logits (n, V) after the last."""
+        """Feed ``tokens`` (n, q), of row i the first ``lengths[i]`` at ``starts[i]``; logits (n, V) after the last."""
         device, q = tokens.device, tokens.shape[1]
         offsets = torch.arange(q, device=device)
         positions = starts[:, None] + offsets

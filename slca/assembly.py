@@ -1,0 +1,56 @@
+"""From a config to the parts it names: the one place where names in the YAML become objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slca.config import Config
+from slca.policy import Policy
+from slca.rewards.hierarchy import RewardConfig
+from slca.rewards.judge import JUDGES, Judge
+from slca.rollout.agent import Engine, Limits
+from slca.rollout.engine import TransformersEngine
+from slca.tasks.generate import generate
+from slca.tasks.io import load_jsonl
+from slca.tasks.task import Task
+
+ENGINES = {"transformers": TransformersEngine}
+
+
+def make_engine(config: Config, policy: Policy) -> Engine:
+    return ENGINES[config.rollout.engine](policy.model, max_rows=config.rollout.max_rows)
+
+
+def make_limits(config: Config) -> Limits:
+    r = config.rollout
+    return Limits(r.max_turns, r.max_calls, r.max_tokens, r.max_context)
+
+
+def make_judge(config: Config) -> Judge:
+    return JUDGES[config.rewards.judge](noise=config.rewards.judge_noise, seed=config.rewards.judge_seed)
+
+
+def make_rewards(config: Config) -> RewardConfig:
+    r = config.rewards
+    return RewardConfig(
+        weights=r.weights,
+        w_process=r.w_process,
+        w_summary=r.w_summary,
+        no_call_score=r.no_call_score,
+        abstention=r.abstention,
+        verifier_votes=r.verifier_votes,
+        verifier_flip=r.verifier_flip,
+    )
+
+
+def train_tasks(config: Config) -> list[Task]:
+    t = config.tasks
+    if t.source == "generated":
+        return generate(t.train_size, "train", t.train_seed, t.kinds or None)
+    return load_jsonl(t.source)
+
+
+def test_tasks(config: Config) -> Sequence[Task]:
+    """Seen tools first, then unseen ones; the same tasks for every run of a profile."""
+    e = config.eval
+    return [*generate(e.size_seen, "test_seen", e.seed), *generate(e.size_unseen, "test_unseen", e.seed)]

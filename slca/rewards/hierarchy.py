@@ -1,0 +1,108 @@
+"""HierR: one reward for the calls, one for the summary, and the guard between them (paper, section on HierR)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slca.rewards.breakdown import RewardBreakdown
+from slca.rewards.judge import Judge
+from slca.rewards.process import SUCCESS, count_right, make_weights, score_process
+from slca.rollout.parser import valid_blocks
+from slca.rollout.rollout import Rollout
+from slca.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Weights and rules, the same for every method.
+
+    Attributes:
+        weights: preset of the five process weights, or the weights by component.
+        w_process, w_summary: weights of R_tool and R_sum in the scalar ``total``.
+        no_call_score: total of a rollout without a parsed call where the gold needs one.
+        abstention: ours, off in the paper: where no call is right, making none and replying gives outcome 1.
+        verifier_votes: number of completeness votes (RLTR's N).
+        verifier_flip: chance that a vote is wrong, seeded by (task, sample, vote).
+    """
+
+    weights: str | Mapping[str, float] = "paper"
+    w_process: float = 1.0
+    w_summary: float = 1.0
+    no_call_score: float = -0.5
+    abstention: bool = False
+    verifier_votes: int = 3
+    verifier_flip: float = 0.0
+
+
+def score(task: Task, rollout: Rollout, judge: Judge, config: RewardConfig) -> RewardBreakdown:
+    """Every reward of one rollout.
+
+    Omission guard: if the gold needs a call and none parsed, or the total is negative, the tool reward is 0 and the
+    summary reward is the total (replaced, not subtracted).
+    """
+    process = score_process(task, rollout)
+    r_tool = process.total(make_weights(config.weights))
+    judged = judge.score(task, rollout)
+    outcome = 0.0 if judged is None else (judged - 1.0) / 4.0
+    opened = any(t.opens_call for t in rollout.turns)
+    if config.abstention and not task.needs_call and not opened and rollout.reply:
+        outcome = 1.0
+    no_call = task.needs_call and not rollout.calls
+    total = config.no_call_score if no_call else config.w_process * r_tool + config.w_summary * outcome
+    guarded = no_call or total < 0
+    gold = [c for step in task.gold for c in step]
+    right = count_right(rollout.calls, gold)
+    n_blocks = sum(valid_blocks(t) for t in rollout.turns)
+    return RewardBreakdown(
+        format=process.format,
+        name=process.name,
+        key=process.key,
+        value=process.value,
+        parallel=process.parallel,
+        process=r_tool,
+        judge=judged,
+        outcome=outcome,
+        no_call=no_call,
+        total=total,
+        tool=0.0 if guarded else r_tool,
+        summary=total if guarded else outcome,
+        success=r_tool >= SUCCESS,
+        action=right / len(gold) if gold else 0.0,
+        n_correct=right,
+        complete=_complete(task, rollout, right == len(gold) and (bool(gold) or not opened), config),
+        repeats=_repeats(rollout),
+        invalid=sum(not r.ok and r.code != "not_found" for t in rollout.turns for r in t.responses[: len(t.calls)]),
+        format_valid=n_blocks == sum(t.n_open for t in rollout.turns) == sum(t.n_close for t in rollout.turns),
+        n_calls=len(rollout.calls),
+        n_gold=len(gold),
+    )
+
+
+def _repeats(rollout: Rollout) -> int:
+    calls = rollout.calls
+    return sum(a == b for a, b in zip(calls, calls[1:], strict=False))
+
+
+def _complete(task: Task, rollout: Rollout, truth: bool, config: RewardConfig) -> float:
+    """Mean of the verifier's votes: the rule's truth, each vote wrong with probability ``verifier_flip``."""
+    votes = 0
+    for vote in range(config.verifier_votes):
+        digest = hashlib.blake2b(f"{task.id}\x1f{rollout.sample}\x1f{vote}".encode(), digest_size=8).digest()
+        wrong = int.from_bytes(digest, "big") / 2**64 < config.verifier_flip
+        votes += truth != wrong
+    return votes / config.verifier_votes
+
+
+#: Fields of the breakdown that methods read as tensors.
+REWARDS = ("tool", "summary", "total", "process", "outcome", "success", "action", "n_correct", "complete")
+REWARDS += ("repeats", "invalid", "format_valid", "no_call", "n_calls", "n_gold")
+
+
+def reward_tensors(breakdowns: Sequence[RewardBreakdown]) -> dict[str, Tensor]:
+    """Name -> (N,) float64 tensor for ``GroupBatch.rewards``."""
+    return {name: torch.tensor([float(getattr(b, name)) for b in breakdowns], dtype=torch.float64) for name in REWARDS}
