@@ -79,7 +79,7 @@ def save_policy(policy: Policy, folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """Byte-level BPE with the call format's special tokens; digits stay single, so numbers are copied digit by digit."""
+    """Byte-level BPE with the call format's special tokens; digits stay single, so numbers copy digit by digit."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
