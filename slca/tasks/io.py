@@ -138,6 +138,9 @@ def _tools(tools: Any, names: set[str]) -> Iterator[str]:
         yield f"tools: a list is expected, this is {_kind(tools)}"
         return
     for i, tool in enumerate(tools):
+        if not isinstance(tool, dict):
+            yield f"tools[{i}]: an OpenAI function schema is expected, this is {_kind(tool)}"
+            continue
         try:
             name, _ = parameters_of(tool)
             compile_tool(tool)
