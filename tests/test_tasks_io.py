@@ -88,7 +88,7 @@ def test_file_errors_name_the_line(tmp_path):
 def test_binary_and_empty_files_are_refused(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TaskError, match="t.jsonl:1"):
+    with pytest.raises(TaskError, match=r"t\.jsonl:1"):
         load_jsonl(file)
     file.write_text("\n")
     with pytest.raises(TaskError, match="no task in it"):
