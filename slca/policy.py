@@ -6,6 +6,7 @@ A checkpoint folder is an ordinary transformers folder (``config.json``, ``model
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,6 +53,24 @@ def resolve_checkpoint(name: str | Path) -> Path:
             "`make tiny-base` builds the embedded one."
         )
     return path
+
+
+def checkpoint_digest(name: str | Path) -> str | None:
+    """What tells two start policies of one name apart; None where there is no checkpoint (yet).
+
+    Weights up to 64 MB are read; of larger ones names and sizes must do.
+    """
+    path = EMBEDDED.get(str(name), Path(name))
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        return None
+    digest = hashlib.sha256()
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.name}:{size};".encode())
+        if size <= 64_000_000:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def load_policy(checkpoint: str | Path, chat: str | None = None, dtype: torch.dtype = torch.float32) -> Policy:
