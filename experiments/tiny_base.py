@@ -1,8 +1,8 @@
 """Build the embedded default policy: tokenizer, tiny decoder, warm start on imperfect demonstrations.
 
-    python -m experiments.tiny_base [--steps 9000] [--out slca/assets/tiny-base]
+    python -m experiments.tiny_base [--steps 4600] [--out slca/assets/tiny-base]
 
-The first part of training shows perfect demonstrations (the tools' use and copying are learned from them), the last
+The first part of training shows perfect demonstrations (the use of tools and copying are learned from them), the last
 part imperfect ones, so that the policy knows how to do the task and also does it wrong at known rates: that is what RL
 then has to gain.
 """
@@ -10,7 +10,6 @@ then has to gain.
 from __future__ import annotations
 
 import argparse
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,35 +18,35 @@ from pathlib import Path
 import torch
 
 from slca.policy import ASSETS, Policy, TinyConfig, build_tiny, save_policy, train_tokenizer
-from slca.rollout.agent import TextCodec
-from slca.rollout.chat import END, chat_format
+from slca.rewards.hierarchy import RewardConfig, score
+from slca.rewards.judge import RubricJudge
+from slca.rollout.agent import Limits, Sampling, rollout_groups
+from slca.rollout.chat import END, ChatFormat, chat_format
+from slca.rollout.engine import TransformersEngine
 from slca.sft import Example, encode_demonstration, train_sft
 from slca.tasks.demonstrate import Noise, demonstrate
-from slca.tasks.generate import generate
+from slca.tasks.generate import SPLITS, generate
+from slca.tasks.task import Task
 
 #: Rates of each mistake in the imperfect demonstrations.
 NOISE = Noise(
-    wrong_tool=0.12,
-    wrong_value=0.12,
-    drop_argument=0.05,
-    serial_instead_of_parallel=0.3,
-    drop_call=0.2,
-    redundant_call=0.12,
-    needless_call=0.3,
+    wrong_tool=0.15,
+    wrong_value=0.15,
+    drop_argument=0.08,
+    serial_instead_of_parallel=0.55,
+    drop_call=0.25,
+    redundant_call=0.2,
+    needless_call=0.6,
     omitted_call=0.05,
-    omit_fact=0.35,
+    omit_fact=0.45,
     invent_fact=0.15,
 )
+#: Tasks between two looks at the policy, and how many are looked at.
+EPOCH, PROBE = 4000, 100
 
 
-def demonstration_text(index: int, seed: int, codec_chat: str = "compact") -> str:
-    """Text of one demonstration, for training the tokenizer."""
-    task = generate(1, "train", seed + index)[0]
-    return task_text(task, codec_chat)
-
-
-def task_text(task, chat_name: str) -> str:  # type: ignore[no-untyped-def]
-    chat = chat_format(chat_name)
+def demonstration_text(task: Task, chat: ChatFormat) -> str:
+    """The text of a perfect demonstration, for training the tokenizer."""
     text = chat.prompt(task.messages, task.tools)
     for turn in demonstrate(task, 0, Noise()).turns:
         text += (chat.call_turn(turn.calls) if turn.calls else turn.reply) + END
@@ -56,59 +55,99 @@ def task_text(task, chat_name: str) -> str:  # type: ignore[no-untyped-def]
 
 
 class Demonstrations:
-    """The k-th data set of the warm start: new tasks each time, imperfect from ``perfect_epochs`` on."""
+    """The k-th data set of the warm start: new tasks each time, imperfect once ``imperfect`` is set."""
 
-    def __init__(self, codec: TextCodec, size: int, perfect_epochs: int, seed: int) -> None:
-        self.codec, self.size, self.perfect_epochs, self.seed = codec, size, perfect_epochs, seed
+    def __init__(self, policy: Policy, seed: int) -> None:
+        self.policy, self.seed, self.imperfect = policy, seed, False
 
     def __call__(self, epoch: int) -> Sequence[Example]:
-        noise = Noise() if epoch < self.perfect_epochs else NOISE
-        tasks = generate(self.size, "train", self.seed + 1000 + epoch)
-        return [encode_demonstration(task, epoch, noise, self.codec) for task in tasks]
+        noise = NOISE if self.imperfect else Noise()
+        # Seed 1 is that of the RL tasks; those are not shown here.
+        tasks = generate(EPOCH, "train", self.seed + 1000 + epoch)
+        return [encode_demonstration(task, epoch, noise, self.policy.codec) for task in tasks]
+
+
+def probe(policy: Policy, greedy: bool) -> str:
+    """Process reward, success and summary score on a few tasks of each split."""
+    engine, judge = TransformersEngine(policy.model, max_rows=256), RubricJudge()
+    parts = []
+    for split in SPLITS:
+        tasks = generate(PROBE, split, 77)
+        sampling = Sampling(0.0 if greedy else 1.0, seed=1)
+        groups = rollout_groups(tasks, 1, engine, policy.codec, Limits(4, 8, 96, 768), sampling)
+        found = [score(t, g[0], judge, RewardConfig()) for t, g in zip(tasks, groups, strict=True)]
+        needed = [b for t, b in zip(tasks, found, strict=True) if t.needs_call]
+        success = sum(b.success for b in needed) / len(needed)
+        process = sum(b.process for b in needed) / len(needed)
+        outcome = sum(b.outcome for b in needed) / len(needed)
+        parts.append(f"{split} success {success:.2f} process {process:.2f} summary {outcome:.2f}")
+    return f"  {'greedy' if greedy else 'sampled'}: " + "; ".join(parts)
 
 
 def build(args: argparse.Namespace) -> Policy:
+    chat = chat_format("compact")
     tasks = generate(4000, "train", args.seed)
-    shape = TinyConfig(vocab_size=args.vocab, hidden_size=args.hidden, layers=args.layers, heads=args.hidden // 32,
-                       intermediate_size=args.hidden * 8 // 3 // 32 * 32)
-    tokenizer = train_tokenizer((task_text(t, "compact") for t in tasks), shape.vocab_size)
+    shape = TinyConfig(
+        vocab_size=args.vocab,
+        hidden_size=args.hidden,
+        layers=args.layers,
+        heads=args.hidden // 32,
+        intermediate_size=args.hidden * 8 // 3 // 32 * 32,
+    )
+    tokenizer = train_tokenizer((demonstration_text(t, chat) for t in tasks), shape.vocab_size)
     policy = build_tiny(shape, tokenizer, args.seed)
-    print(f"{policy.n_parameters():,} parameters, vocabulary {len(tokenizer)}")
-    data = Demonstrations(policy.codec, args.tasks, args.perfect_epochs, args.seed)
+    print(f"{policy.n_parameters():,} parameters, vocabulary {len(tokenizer)}", flush=True)
+    data = Demonstrations(policy, args.seed)
 
     def report(r: dict[str, float]) -> None:
         left = r["seconds"] / r["step"] * (r["steps"] - r["step"])
-        print(f"step {r['step']:.0f}/{r['steps']:.0f} epoch {r['epoch']:.0f} tokens {r['tokens']:,.0f} "
-              f"loss {r['loss']:.4f} {r['seconds']:.0f}s, {left:.0f}s left", flush=True)
+        print(
+            f"step {r['step']:.0f}/{r['steps']:.0f} tokens {r['tokens']:,.0f} loss {r['loss']:.4f} "
+            f"{r['seconds']:.0f} s, {left:.0f} s left",
+            flush=True,
+        )
+        data.imperfect = r["step"] >= args.imperfect_from * r["steps"]
+        if r["step"] % args.probe_every == 0:
+            print(probe(policy, greedy=True), flush=True)
+            if args.keep:
+                save_policy(policy, Path(args.keep), {"made_by": "experiments.tiny_base", "step": r["step"]})
+            policy.model.train()
 
-    done = train_sft(policy, data, args.steps, args.batch_tokens, args.lr, args.muon_lr, args.context_weight,
-                     args.seed, report)
-    manifest = {"made_by": "experiments.tiny_base", "arguments": {k: v for k, v in vars(args).items() if k != "out"},
-                "shape": asdict(shape), "noise": asdict(NOISE), "training": done}
+    done = train_sft(
+        policy, data, args.steps, args.batch_tokens, args.lr, args.muon_lr, args.context_weight, args.seed, report
+    )
+    manifest = {
+        "made_by": "experiments.tiny_base",
+        "arguments": {k: v for k, v in vars(args).items() if k not in ("out", "keep")},
+        "shape": asdict(shape),
+        "noise": asdict(NOISE),
+        "training": done,
+    }
     save_policy(policy, Path(args.out), manifest)
     return policy
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=9000, help="optimiser steps")
-    parser.add_argument("--batch-tokens", type=int, default=8192, help="padded tokens of a batch")
-    parser.add_argument("--tasks", type=int, default=8000, help="tasks of one data set (an epoch)")
-    parser.add_argument("--perfect-epochs", type=int, default=6, help="epochs on perfect demonstrations")
+    parser.add_argument("--steps", type=int, default=4600, help="optimiser steps")
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="padded tokens of a batch")
+    parser.add_argument("--imperfect-from", type=float, default=0.85, help="share of the steps with perfect ones")
     parser.add_argument("--vocab", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=160)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--lr", type=float, default=3e-3, help="AdamW: embeddings and norms")
     parser.add_argument("--muon-lr", type=float, default=0.02, help="Muon: matrices of the layers")
-    parser.add_argument("--context-weight", type=float, default=0.1, help="loss weight of tokens that are not the policy's")
+    parser.add_argument("--context-weight", type=float, default=0.1, help="loss weight of tokens not the policy's")
+    parser.add_argument("--probe-every", type=int, default=500, help="steps between two evaluations on a few tasks")
+    parser.add_argument("--keep", help="also save the policy to this folder at every evaluation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", default=str(ASSETS / "tiny-base"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    random.seed(args.seed)
     began = time.time()
-    build(args)
+    policy = build(args)
+    print(probe(policy, greedy=True), probe(policy, greedy=False), sep="\n")
     print(f"written to {args.out} in {time.time() - began:.0f} s")
 
 

@@ -80,8 +80,13 @@ def load_runs(path: Path) -> list[RunRecord]:
     """
     if not path.is_dir():
         raise RecordError(f"{path}: no such folder of runs; train first, or give another with --runs or --records")
+    return load_run_folders(sorted(p.parent for p in path.glob("*/manifest.json")))
+
+
+def load_run_folders(folders: Iterable[Path]) -> list[RunRecord]:
+    """The finished runs among these folders, as ``load_runs`` gives them."""
     found: dict[tuple[str, int], RunRecord] = {}
-    for folder in sorted(p.parent for p in path.glob("*/manifest.json")):
+    for folder in folders:
         manifest = _read_manifest(folder / "manifest.json")
         if manifest.get("status") != "finished":
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,8 +232,8 @@ class Trainer:
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
-    def train(self) -> None:
-        """Run all steps that are left, checkpoint as configured."""
+    def train(self, on_step: Callable[[int, dict[str, float]], None] = lambda step, record: None) -> None:
+        """Run all steps that are left, checkpoint as configured; ``on_step`` sees each step's record."""
         start = self._resume()
         steps = self.config.train.steps
         for step in range(start, steps):
@@ -249,6 +249,7 @@ class Trainer:
                 self.totals[key] += record[key]
                 record[f"{key}_cum"] = self.totals[key]
             self.run.log(step, record)
+            on_step(step, record)
             every = self.config.train.checkpoint_every
             if (step + 1) % every == 0 or step + 1 == steps:
                 self.run.save_rollouts(step, rollout_records(batch))
