@@ -122,7 +122,7 @@ def _read_lines(folder: Path, name: str) -> list[Json]:
     number = 0
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as f:
-            for number, line in enumerate(f, 1):
+            for number, line in enumerate(f, 1):  # noqa: B007 (named by the error below)
                 row = json.loads(line)
                 if not isinstance(row, dict):
                     raise ValueError(f"expected a JSON object, got {type(row).__name__}")

@@ -120,7 +120,7 @@ class SLCA:
 
 def advantage_stats(credit: Credit) -> dict[str, float]:
     """Per segment: mean, std and mean absolute value of the advantages, share that is not zero, token count."""
-    stats = {}
+    stats: dict[str, float] = {}
     for name, which in (("tool", TOOL), ("summary", SUMMARY)):
         values = credit.advantages[(credit.segments == which) & credit.loss_mask].double()
         n = values.numel()

@@ -35,20 +35,21 @@ def clipped_surrogate(
         ``kl`` (k3 to the reference; 0 without one), ``approx_kl`` (k3 between old and new policy).
     """
     mask = loss_mask.to(logprobs.dtype)
-    advantages = advantages.to(logprobs.dtype)
-    # Off the mask values may be anything; zeros there keep an overflow from reaching the sum as NaN.
-    difference = torch.where(loss_mask, logprobs - old_logprobs.to(logprobs.dtype), torch.zeros_like(logprobs))
+    # Off the mask values may be anything; zeros there keep an overflow from reaching sum or gradient as NaN.
+    zero = torch.zeros_like(logprobs)
+    advantages = torch.where(loss_mask, advantages.to(logprobs.dtype), zero)
+    difference = torch.where(loss_mask, logprobs - old_logprobs.to(logprobs.dtype), zero)
     ratio = difference.exp()
     clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     surrogate = torch.minimum(ratio * advantages, clipped * advantages)
-    total = -(torch.where(loss_mask, surrogate, torch.zeros_like(surrogate))).sum()
+    total = -surrogate.sum()
     stats = {
         "clip_ratio": ((clipped * advantages < ratio * advantages) & loss_mask).sum(),
         "approx_kl": _k3(-difference.detach(), mask),
         "kl": torch.zeros((), dtype=logprobs.dtype, device=logprobs.device),
     }
     if ref_logprobs is not None:
-        gap = torch.where(loss_mask, ref_logprobs.to(logprobs.dtype) - logprobs, torch.zeros_like(logprobs))
+        gap = torch.where(loss_mask, ref_logprobs.to(logprobs.dtype) - logprobs, zero)
         kl = _k3(gap, mask)
         total = total + kl_coef * kl
         stats["kl"] = kl.detach()

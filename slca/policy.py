@@ -150,7 +150,7 @@ def build_tiny(config: TinyConfig, tokenizer: Any, seed: int) -> Policy:
             num_attention_heads=config.heads,
             num_key_value_heads=config.kv_heads,
             max_position_embeddings=config.max_position,
-            rope_theta=config.rope_theta,
+            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
             tie_word_embeddings=True,
             pad_token_id=tokenizer.pad_token_id,
             eos_token_id=tokenizer.eos_token_id,

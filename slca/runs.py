@@ -61,7 +61,7 @@ class Run:
         """
         folder = cls.folder_of(root, config)
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "w", encoding="utf-8")
+        lock = open(folder / "lock", "w", encoding="utf-8")  # noqa: SIM115 (open as long as the run is)
         try:
             # The kernel drops this lock when the process ends, however it ends.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

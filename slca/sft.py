@@ -63,7 +63,7 @@ def batches(examples: Sequence[Example], tokens: int, seed: int) -> Iterator[lis
         yield made[i]
 
 
-def lm_loss(policy: Policy, batch: Sequence[Example], context_weight: float) -> tuple[Tensor, int]:
+def lm_loss(policy: Policy, batch: Sequence[Example], context_weight: float) -> tuple[Tensor, float]:
     """Next-token loss, weight 1 on policy tokens and ``context_weight`` on all others, summed; and its weight.
 
     Rows are padded on the right: under causal attention no real token sees the padding, so no mask is needed.
@@ -84,7 +84,8 @@ def lm_loss(policy: Policy, batch: Sequence[Example], context_weight: float) -> 
 
 def make_optimizers(policy: Policy, lr: float, muon_lr: float) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for embeddings and norms: about twice AdamW's progress per token."""
-    matrices, rest = [], []
+    matrices: list[Tensor] = []
+    rest: list[Tensor] = []
     for name, p in policy.model.named_parameters():
         (matrices if p.ndim == 2 and "embed" not in name and "lm_head" not in name else rest).append(p)
     return [

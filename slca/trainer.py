@@ -122,7 +122,7 @@ class Trainer:
         if train.kl_coef > 0:
             self.reference = copy.deepcopy(policy.model).eval().requires_grad_(False)
         self.policy.model, self.optimizer = self.accelerator.prepare(policy.model, self.optimizer)
-        self.totals: Counter[str] = Counter()
+        self.totals: dict[str, float] = {}
 
     # -- one step ---------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Trainer:
             record = {**step_metrics(batch), **advantage_stats(credit), **stats}
             record |= {"seconds": now - began, "seconds/rollout": sampled - began, "seconds/update": now - sampled}
             for key in ("tokens/policy", "tokens/total", "seconds"):
-                self.totals[key] += record[key]
+                self.totals[key] = self.totals.get(key, 0.0) + record[key]
                 record[f"{key}_cum"] = self.totals[key]
             self.run.log(step, record)
             on_step(step, record)
@@ -264,8 +264,15 @@ class Trainer:
             return 0
         step, path = found
         extra = self.run.load_checkpoint(path, self.policy.model, self.optimizer)
-        self.totals = Counter(extra["totals"])
+        self.totals = dict(extra["totals"])
         return step
+
+
+#: Fields of the reward breakdown whose mean is logged at every step.
+METRICS = (
+    "tool", "summary", "total", "process", "outcome", "success", "action", "complete", "format", "name", "key", "value",
+    "parallel", "no_call", "repeats", "invalid",
+)  # fmt: skip
 
 
 def step_metrics(batch: StepBatch) -> dict[str, float]:
@@ -276,9 +283,7 @@ def step_metrics(batch: StepBatch) -> dict[str, float]:
     def mean(key: str) -> float:
         return sum(float(p[key] or 0.0) for p in parts) / n
 
-    names = ("tool", "summary", "total", "process", "outcome", "success", "action", "complete")
-    names += ("format", "name", "key", "value", "parallel", "no_call", "repeats", "invalid")
-    record = {f"reward/{name}": mean(name) for name in names}
+    record = {f"reward/{name}": mean(name) for name in METRICS}
     judged = [float(p["judge"]) for p in parts if p["judge"] is not None]
     record["reward/judge"] = sum(judged) / max(1, len(judged))
     record["calls_per_task"] = mean("n_calls")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -85,7 +86,7 @@ def score(task: Task, rollout: Rollout, judge: Judge, config: RewardConfig) -> R
 
 def _repeats(rollout: Rollout) -> int:
     calls = rollout.calls
-    return sum(a == b for a, b in zip(calls, calls[1:], strict=False))
+    return sum(a == b for a, b in pairwise(calls))
 
 
 def _complete(task: Task, rollout: Rollout, truth: bool, config: RewardConfig) -> float:
@@ -99,8 +100,10 @@ def _complete(task: Task, rollout: Rollout, truth: bool, config: RewardConfig) -
 
 
 #: Fields of the breakdown that methods read as tensors.
-REWARDS = ("tool", "summary", "total", "process", "outcome", "success", "action", "n_correct", "complete")
-REWARDS += ("repeats", "invalid", "format_valid", "no_call", "n_calls", "n_gold")
+REWARDS = (
+    "tool", "summary", "total", "process", "outcome", "success", "action", "n_correct", "complete", "repeats",
+    "invalid", "format_valid", "no_call", "n_calls", "n_gold",
+)  # fmt: skip
 
 
 def reward_tensors(breakdowns: Sequence[RewardBreakdown]) -> dict[str, Tensor]:

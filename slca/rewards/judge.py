@@ -44,8 +44,8 @@ def states(text: str, value: Any) -> bool:
     (True, False, True)
     """
     if isinstance(value, bool):
-        words = ("yes", "true", "is ", "has ") if value else ("no", "not", "false", "n't")
-        return any(w in text.lower() for w in words)
+        signs = ("yes", "true", "is ", "has ") if value else ("no", "not", "false", "n't")
+        return any(sign in text.lower() for sign in signs)
     if isinstance(value, int | float):
         return any(math.isclose(n, float(value), rel_tol=1e-9, abs_tol=1e-9) for n in numbers_in(text))
     words = str(value).strip().lower()

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -66,7 +67,7 @@ class RaggedCache:
         return new
 
 
-def uniforms(seed: int, task_id: str, sample: int, n: int) -> np.ndarray:
+def uniforms(seed: int, task_id: str, sample: int, n: int) -> npt.NDArray[np.float64]:
     """(n,) float64 in [0, 1): the draws of one rollout, the same in every batch and on every machine."""
     digest = hashlib.blake2b(f"{seed}\x1f{task_id}\x1f{sample}".encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little"))).random(n)
