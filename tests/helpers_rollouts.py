@@ -1,0 +1,69 @@
+"""Rollouts and batches built by hand for the tests of rewards and credit."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+
+from slca.credit import GroupBatch
+from slca.rewards.hierarchy import REWARDS
+from slca.rollout.parser import parse_turn
+from slca.rollout.rollout import Rollout
+from slca.simulator.simulator import Simulator
+from slca.tasks.task import Call, Task
+
+
+def call_text(name: str, /, **arguments: Any) -> str:
+    from slca.rollout.chat import chat_format
+
+    return chat_format("compact").call_turn([Call(name, arguments)])
+
+
+def play(task: Task, *texts: str, sample: int = 0) -> Rollout:
+    """The rollout of these turns (texts as the policy wrote them), answered by the task's simulator."""
+    episode = Simulator.for_task(task).episode()
+    turns, spans, ids, mask = [], [], [0], [False]
+    for text in texts:
+        turn = parse_turn(text)
+        if turn.opens_call:
+            turn.responses += [episode.call(c.name, c.arguments) for c in turn.calls]
+            turn.responses += [episode.parse_error(e.code, e.message) for e in turn.errors]
+        spans.append((len(ids), len(ids) + 2))
+        ids += [1, 2, 3]
+        mask += [True, True, False]
+        turns.append(turn)
+    return Rollout(task.id, sample, ids, 1, mask, [0.0] * len(ids), turns, spans, "answer")
+
+
+def random_batch(seed: int, n_groups: int = 4, size: int = 4, length: int = 14) -> GroupBatch:
+    """Groups of unequal size with random masks: some rollouts have one run only, some none at all."""
+    rng = random.Random(seed)
+    group, masks, opens = [], [], []
+    for g in range(n_groups):
+        for _ in range(rng.randint(1, size)):
+            row, call = [False] * length, [False] * length
+            at = 0
+            for turn in range(rng.choice((0, 1, 2, 2, 3))):
+                at += rng.randint(1, 2)
+                n = rng.randint(1, 3)
+                for t in range(at, min(at + n, length)):
+                    row[t], call[t] = True, turn < 1
+                at += n
+            group.append(g)
+            masks.append(row)
+            opens.append(call)
+    order = list(range(len(group)))
+    rng.shuffle(order)
+    n = len(group)
+    rewards = {name: torch.tensor([rng.choice((0.0, 0.5, 1.0, rng.random())) for _ in range(n)]) for name in REWARDS}
+    for flag in ("no_call", "format_valid", "success"):
+        rewards[flag] = torch.tensor([float(rng.random() < 0.5) for _ in range(n)])
+    return GroupBatch(
+        torch.tensor([group[i] for i in order]),
+        torch.tensor([masks[i] for i in order]),
+        torch.tensor([opens[i] for i in order]),
+        {k: v.double() for k, v in rewards.items()},
+        [f"task{group[i]}#{i}" for i in order],
+    )
