@@ -60,7 +60,7 @@ def cell_config(config: Config, label: str, seed: int) -> Config:
 
 def open_run(config: Config, root: Path, varied: Sequence[str] = ()) -> Run:
     parts = {
-        "judge": f"{config.rewards.judge} (noise {config.rewards.judge_noise:g})",
+        "judge": f"{config.rewards.judge} (noise {config.rewards.judge_noise:g} in training, 0 in evaluation)",
         "simulator": config.simulator.backend,
         "engine": config.rollout.engine,
     }
@@ -68,9 +68,13 @@ def open_run(config: Config, root: Path, varied: Sequence[str] = ()) -> Run:
 
 
 def evaluate_policy(config: Config, policy: Policy, folder: Path) -> dict[str, Any]:
-    """In-domain evaluation as the config says; writes ``eval.jsonl`` into ``folder``."""
+    """In-domain evaluation as the config says; writes ``eval.jsonl`` into ``folder``.
+
+    The judge's noise belongs to training, where it stands for the moods of a real judge; here it would only blur what
+    is measured, so the same rubric judges without it.
+    """
     engine, limits = make_engine(config, policy), make_limits(config)
-    judge, rewards = make_judge(config), make_rewards(config)
+    judge, rewards = make_judge(config, noise=0.0), make_rewards(config)
 
     def rollouts(tasks: Sequence[Task], samples: int, greedy: bool, seed: int) -> list[list[Rollout]]:
         sampling = Sampling(0.0 if greedy else config.eval.temperature, seed)

@@ -10,6 +10,7 @@ then has to gain.
 from __future__ import annotations
 
 import argparse
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -41,6 +42,16 @@ NOISE = Noise(
     omit_fact=0.45,
     invent_fact=0.15,
 )
+#: Share of demonstrations whose tools get other names, and what these are made of.
+RENAMED = 0.4
+VERBS = (
+    "get", "find", "make", "show", "open", "send", "check", "pick", "read", "list", "plan", "set", "start", "order",
+    "track", "book", "cancel", "move", "search", "rate",
+)  # fmt: skip
+NOUNS = (
+    "thing", "entry", "record", "paper", "stone", "garden", "number", "object", "signal", "paint", "window", "letter",
+    "engine", "school", "market", "bridge", "farm", "glass", "wheel", "ticket", "island", "tower", "brush", "button",
+)  # fmt: skip
 #: Tasks between two looks at the policy, and how many are looked at.
 EPOCH, PROBE = 4000, 100
 
@@ -64,7 +75,18 @@ class Demonstrations:
         noise = NOISE if self.imperfect else Noise()
         # Seed 1 is that of the RL tasks; those are not shown here.
         tasks = generate(EPOCH, "train", self.seed + 1000 + epoch)
-        return [encode_demonstration(task, epoch, noise, self.policy.codec) for task in tasks]
+        codec = self.policy.codec
+        return [encode_demonstration(task, epoch, noise, codec, other_names(task, epoch)) for task in tasks]
+
+
+def other_names(task: Task, epoch: int) -> dict[str, str] | None:
+    """New names for the tools of some tasks, so that the policy reads names instead of knowing them by heart."""
+    rng = random.Random(f"{task.id}/names/{epoch}")
+    if rng.random() >= RENAMED:
+        return None
+    names = [t["function"]["name"] for t in task.tools]
+    fresh = rng.sample([f"{verb}_{noun}" for verb in VERBS for noun in NOUNS], len(names))
+    return dict(zip(names, fresh, strict=True))
 
 
 def probe(policy: Policy, greedy: bool) -> str:
@@ -92,9 +114,12 @@ def build(args: argparse.Namespace) -> Policy:
         hidden_size=args.hidden,
         layers=args.layers,
         heads=args.hidden // 32,
+        kv_heads=args.hidden // 32,
         intermediate_size=args.hidden * 8 // 3 // 32 * 32,
     )
-    tokenizer = train_tokenizer((demonstration_text(t, chat) for t in tasks), shape.vocab_size)
+    words = [" ".join(f"{v}_{n}" for v in VERBS for n in NOUNS)] * 3
+    texts = [*words, *(demonstration_text(t, chat) for t in tasks)]
+    tokenizer = train_tokenizer(texts, shape.vocab_size)
     policy = build_tiny(shape, tokenizer, args.seed)
     print(f"{policy.n_parameters():,} parameters, vocabulary {len(tokenizer)}", flush=True)
     data = Demonstrations(policy, args.seed)
@@ -132,13 +157,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4600, help="optimiser steps")
     parser.add_argument("--batch-tokens", type=int, default=4096, help="padded tokens of a batch")
     parser.add_argument("--imperfect-from", type=float, default=0.85, help="share of the steps with perfect ones")
-    parser.add_argument("--vocab", type=int, default=1024)
+    parser.add_argument("--vocab", type=int, default=2048)
     parser.add_argument("--hidden", type=int, default=160)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--lr", type=float, default=3e-3, help="AdamW: embeddings and norms")
     parser.add_argument("--muon-lr", type=float, default=0.02, help="Muon: matrices of the layers")
     parser.add_argument("--context-weight", type=float, default=0.1, help="loss weight of tokens not the policy's")
-    parser.add_argument("--probe-every", type=int, default=500, help="steps between two evaluations on a few tasks")
+    parser.add_argument("--probe-every", type=int, default=400, help="steps between two evaluations on a few tasks")
     parser.add_argument("--keep", help="also save the policy to this folder at every evaluation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)

@@ -26,8 +26,10 @@ def make_limits(config: Config) -> Limits:
     return Limits(r.max_turns, r.max_calls, r.max_tokens, r.max_context)
 
 
-def make_judge(config: Config) -> Judge:
-    return JUDGES[config.rewards.judge](noise=config.rewards.judge_noise, seed=config.rewards.judge_seed)
+def make_judge(config: Config, noise: float | None = None) -> Judge:
+    """The judge that the config names; ``noise`` in place of the config's."""
+    r = config.rewards
+    return JUDGES[r.judge](noise=r.judge_noise if noise is None else noise, seed=r.judge_seed)
 
 
 def make_rewards(config: Config) -> RewardConfig:

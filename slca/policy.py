@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,15 @@ def save_policy(policy: Policy, folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """Byte-level BPE with the call format's special tokens; digits stay single, so numbers copy digit by digit."""
+    """Byte-level BPE with the call format's special tokens; numbers are cut into pairs of digits.
+
+    All pairs are tokens, whatever the texts hold: a number is copied in few steps, none of which is ambiguous for long.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(r"\d|[^\S\n]?[A-Za-z]+|_[a-z]+|[^\S\n]?[^\sA-Za-z\d]+|\s+"), "isolated")
+    split = pre_tokenizers.Split(Regex(r"\d{1,2}|[^\S\n]?[A-Za-z]+|_[a-z]+|[^\S\n]?[^\sA-Za-z\d]+|\s+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
@@ -114,7 +118,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    pairs = " ".join(f"{n:02d}" for n in range(100))
+    tokenizer.train_from_iterator(chain([pairs] * 500, texts), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<|endoftext|>", eos_token="<|im_end|>", bos_token=None, unk_token=None
     )
@@ -122,14 +127,14 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
 @dataclass(frozen=True)
 class TinyConfig:
-    """Shape of the tiny decoder. One key/value head keeps the cache small, which decides decoding speed on a CPU."""
+    """Shape of the tiny decoder. As many key/value heads as heads: with fewer, copying forms much later."""
 
-    vocab_size: int = 1024
-    hidden_size: int = 128
+    vocab_size: int = 2048
+    hidden_size: int = 160
     layers: int = 4
-    heads: int = 4
-    kv_heads: int = 1
-    intermediate_size: int = 384
+    heads: int = 5
+    kv_heads: int = 5
+    intermediate_size: int = 416
     max_position: int = 1024
     rope_theta: float = 10_000.0
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,17 +26,26 @@ class Example:
     policy_mask: list[bool]
 
 
-def encode_demonstration(task: Task, seed: int, noise: Noise, codec: TextCodec) -> Example:
-    """The token sequence that a rollout with the demonstration's turns would have had, piece by piece."""
+def encode_demonstration(
+    task: Task, seed: int, noise: Noise, codec: TextCodec, rename: Mapping[str, str] | None = None
+) -> Example:
+    """The token sequence that a rollout with the demonstration's turns would have had, piece by piece.
+
+    ``rename``: tool -> another name, in the tool list and in every call; the response stays that of the tool.
+    """
     demonstration = demonstrate(task, seed, noise)
-    ids = codec.encode(codec.chat.prompt(task.messages, task.tools))
-    mask = [False] * len(ids)
+    names = re.compile(rf"\b({'|'.join(map(re.escape, rename))})\b") if rename else None
+    ids: list[int] = []
+    mask: list[bool] = []
 
     def add(text: str, sampled: bool) -> None:
+        if names is not None and rename is not None:
+            text = names.sub(lambda m: rename[m.group()], text)
         piece = codec.encode(text)
         ids.extend(piece)
         mask.extend([sampled] * len(piece))
 
+    add(codec.chat.prompt(task.messages, task.tools), sampled=False)
     for turn in demonstration.turns:
         add((codec.chat.call_turn(turn.calls) if turn.calls else turn.reply) + END, sampled=True)
         if turn.calls:

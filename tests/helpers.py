@@ -41,5 +41,5 @@ def random_policy(seed: int = 0, layers: int = 2) -> Policy:
     chat = chat_format("compact")
     text = chat.prompt(make_task().messages, [WEATHER]) + chat.call_turn([Call("get_weather", {"city": "Oslo"})])
     tokenizer = train_tokenizer([text] * 4, 320)
-    shape = TinyConfig(hidden_size=32, layers=layers, heads=4, intermediate_size=64, max_position=512)
+    shape = TinyConfig(hidden_size=32, layers=layers, heads=4, kv_heads=2, intermediate_size=64, max_position=512)
     return build_tiny(shape, tokenizer, seed)

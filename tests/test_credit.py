@@ -165,7 +165,7 @@ def test_order_of_rollouts_and_names_of_groups_do_not_matter(name: str, options:
 def test_equal_rewards_and_lone_rollouts_get_exactly_zero(name: str, options: dict) -> None:
     batch = random_batch(3)
     third = torch.full_like(batch.rewards["tool"], 0.1) + 0.2
-    same = replace(batch, rewards={k: third for k in batch.rewards})
+    same = replace(batch, rewards=dict.fromkeys(batch.rewards, third))
     assert not make_method(name, **options)(same).advantages.any()
     lonely = replace(batch, group=torch.arange(len(batch.group)))
     assert not make_method(name, **options)(lonely).advantages.any()
@@ -190,7 +190,9 @@ def test_weights_act_after_normalisation() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize(("name", "reward"), [("slca", "tool"), ("grpo", "total"), ("toolpo", "action"), ("rltr", "complete")])
+@pytest.mark.parametrize(
+    ("name", "reward"), [("slca", "tool"), ("grpo", "total"), ("toolpo", "action"), ("rltr", "complete")]
+)
 def test_a_reward_that_is_not_finite_is_refused_with_the_rollout_named(name: str, reward: str, bad: float) -> None:
     batch = random_batch(1)
     batch.rewards[reward][2] = bad
