@@ -189,7 +189,8 @@ def test_a_cell_leaves_a_record_and_is_not_repeated(tmp_path: Path) -> None:
     config = small("train.steps=2", "rewards.judge_noise=0.5")
     run = run_cell(config, tmp_path)
     manifest = run.manifest
-    assert manifest["status"] == "finished" and manifest["parts"]["judge"] == "rubric (noise 0.5 in training, 0 in evaluation)"
+    assert manifest["status"] == "finished"
+    assert manifest["parts"]["judge"] == "rubric (noise 0.5 in training, 0 in evaluation)"
     assert "seen/greedy" in manifest["summary"]["eval"] and (run.folder / "eval.jsonl").is_file()
     row = run.metrics()[-1]
     for key in (
