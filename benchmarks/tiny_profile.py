@@ -60,7 +60,8 @@ def main() -> None:
     config = load_config("tiny")
     r, t = config.rollout, config.train
     policy = load_policy("tiny-base")
-    engine, limits = TransformersEngine(policy.model, r.max_rows), Limits(r.max_turns, r.max_calls, r.max_tokens, r.max_context)
+    engine = TransformersEngine(policy.model, r.max_rows)
+    limits = Limits(r.max_turns, r.max_calls, r.max_tokens, r.max_context)
     tasks = generate(t.prompts_per_step, "train", 1)
     found: dict[str, list[float]] = {"generate_10000_s": [timed(lambda: generate(10_000, "train", 5))]}
     sampled: list[list[Rollout]] = []

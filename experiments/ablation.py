@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.list or args.name not in names():
         print("ablations: " + (", ".join(names()) or "none"))
         if not args.list:
-            raise SystemExit(f"error: no ablation {args.name!r}; give NAME=... (a file in {FOLDER.name}/ makes a new one)")
+            raise SystemExit(f"error: no ablation {args.name!r}; a file in {FOLDER.name}/ makes a new one")
         return
     args.profile = str(FOLDER / f"{args.name}.yaml")
     config = read_config(args)
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cells = cells_of(config, args.runs, [], args.seeds)
     complete = MatrixRunner(args.profile, args.set, args.runs, config.train.threads, varied, args.jobs).run(cells)
     out = Path("results") / config.profile / "ablations" / args.name
-    write_results([c.folder for c in cells if c.outcome == "finished"], out)
+    write_results([c.folder for c in cells if c.outcome == "finished"], out, list(config.matrix.methods))
     if not complete:
         raise SystemExit("some cells are not finished; call again to go on")
 

@@ -32,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit("some cells are not finished; call again to go on")
 
 
-def write_results(folders: Sequence[Path], out: Path) -> None:
-    """Records of these runs, then table and figures from the records alone."""
+def write_results(folders: Sequence[Path], out: Path, labels: Sequence[str] = ()) -> None:
+    """Records of these runs, then table and figures from the records alone; ``labels``: curves (default: methods)."""
     from figures import convergence, table
     from figures.records import check_comparable, export_runs, load_run_folders
 
@@ -44,7 +44,11 @@ def write_results(folders: Sequence[Path], out: Path) -> None:
     export_runs(runs, out / "records")
     where = ["--records", str(out / "records"), "--out", str(out)]
     table.main(where)
-    convergence.main(where)
+    drawn = [label for label in labels if any(run.label == label and run.metrics for run in runs)]
+    if len(drawn) > len(convergence.STYLES):
+        print(f"{len(drawn)} arms are more than one figure can keep apart; draw some with python -m figures.convergence")
+    elif any(run.metrics for run in runs):
+        convergence.main([*where, *(["--labels", *drawn] if drawn else [])])
     print((out / "table.md").read_text(encoding="utf-8"))
     print((out / "comparison.md").read_text(encoding="utf-8"))
 
