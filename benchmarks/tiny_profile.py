@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from slca.config import load_config
+from slca.config_load import load_config
 from slca.packing import completion_logprobs, pack
 from slca.policy import load_policy
 from slca.rollout.agent import Limits, Sampling, rollout_groups

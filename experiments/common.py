@@ -14,7 +14,8 @@ import torch
 from baselines import make_method
 from eval.in_domain import evaluate
 from slca.assembly import make_engine, make_judge, make_limits, make_rewards, test_tasks, train_tasks
-from slca.config import Config, ConfigError, config_hash, for_arm, load_config, with_label
+from slca.config import Config, config_hash, with_label
+from slca.config_load import ConfigError, for_arm, load_config
 from slca.policy import Policy, load_policy
 from slca.rewards.hierarchy import score
 from slca.rollout.agent import Sampling, rollout_groups

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slca.assembly import make_limits
 from slca.config import Config
 from slca.credit import Credit, GroupBatch, Method, advantage_stats
 from slca.objective import clipped_surrogate
@@ -24,7 +25,7 @@ from slca.policy import Policy
 from slca.rewards.breakdown import RewardBreakdown
 from slca.rewards.hierarchy import RewardConfig, reward_tensors, score
 from slca.rewards.judge import Judge
-from slca.rollout.agent import Engine, Limits, Sampling, rollout_groups
+from slca.rollout.agent import Engine, Sampling, rollout_groups
 from slca.rollout.rollout import Rollout
 from slca.runs import Run
 from slca.tasks.task import Task
@@ -131,12 +132,9 @@ class Trainer:
         config = self.config
         chosen = task_order(len(self.tasks), config.train.prompts_per_step, step, config.seed)
         tasks = [self.tasks[i] for i in chosen]
-        limits = Limits(
-            config.rollout.max_turns, config.rollout.max_calls, config.rollout.max_tokens, config.rollout.max_context
-        )
         sampling = Sampling(config.rollout.temperature, seed=config.seed * 1_000_003 + step)
         size = config.rollout.group_size
-        groups = rollout_groups(tasks, size, self.engine, self.policy.codec, limits, sampling)
+        groups = rollout_groups(tasks, size, self.engine, self.policy.codec, make_limits(config), sampling)
         scored = [
             [score(task, rollout, self.judge, self.rewards) for rollout in group]
             for task, group in zip(tasks, groups, strict=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slca.config import ConfigError, config_hash, for_arm, from_dict, load_config, profile_path, to_dict, with_label
+from slca.config import config_hash, to_dict, with_label
+from slca.config_load import ConfigError, for_arm, from_dict, load_config, profile_path
 
 
 def write(folder: Path, name: str, text: str) -> Path:

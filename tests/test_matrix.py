@@ -10,7 +10,7 @@ import pytest
 
 from experiments import ablation, evaluate, reproduce, show
 from experiments.matrix import cells_of
-from slca.config import load_config
+from slca.config_load import load_config
 
 PROFILE = """
 inherits: {tiny}

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from slca.config import load_config
+from slca.config_load import load_config
 from slca.runs import Run, RunLocked
 
 CONFIG = load_config("tiny", ["seed=4"])
@@ -115,7 +115,7 @@ def test_values_that_are_not_finite_are_refused(tmp_path, value):
 
 def test_two_processes_cannot_work_in_one_folder(tmp_path):
     code = (
-        "import sys; from slca.config import load_config; from slca.runs import Run, RunLocked\n"
+        "import sys; from slca.config_load import load_config; from slca.runs import Run, RunLocked\n"
         "try: Run.open(sys.argv[1], load_config('tiny', ['seed=4']))\n"
         "except RunLocked as e: print('locked', e)\n"
         "else: print('open')"

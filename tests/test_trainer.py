@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from baselines import METHODS, make_method
 from experiments.common import run_cell
 from slca.assembly import make_engine, make_judge, make_rewards, train_tasks
-from slca.config import Config, load_config
+from slca.config import Config
+from slca.config_load import load_config
 from slca.credit import Credit, GroupBatch
 from slca.policy import load_policy
 from slca.runs import Run
