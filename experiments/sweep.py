@@ -2,7 +2,7 @@
 
     python -m experiments.sweep [--records results/tiny/ablations/learning_rate/records]
 
-The rule: largest mean training reward (process + outcome, noise of the judge included) over the last quarter of the
+The rule: largest mean training reward (process + outcome, noise of the judge included) over the last half of the
 steps. Training rewards decide, so no test task has a say.
 """
 
@@ -18,9 +18,9 @@ from figures.records import RunRecord, load_runs
 
 
 def final_reward(run: RunRecord) -> float:
-    """Mean of process + outcome over the last quarter of the steps."""
+    """Mean of process + outcome over the last half of the steps."""
     total = run.series("reward/process") + run.series("reward/outcome")
-    return float(np.mean(total[-max(1, len(total) // 4) :]))
+    return float(np.mean(total[-max(1, len(total) // 2) :]))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """Build the embedded default policy: tokenizer, tiny decoder, warm start on imperfect demonstrations.
 
-    python -m experiments.tiny_base [--steps 4600] [--out slca/assets/tiny-base]
+    python -m experiments.tiny_base [--steps 4400] [--out slca/assets/tiny-base]
 
 The first part of training shows perfect demonstrations (the use of tools and copying are learned from them), the last
 part imperfect ones, so that the policy knows how to do the task and also does it wrong at known rates: that is what RL
@@ -154,7 +154,7 @@ def build(args: argparse.Namespace) -> Policy:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=4600, help="optimiser steps")
+    parser.add_argument("--steps", type=int, default=4400, help="optimiser steps")
     parser.add_argument("--batch-tokens", type=int, default=4096, help="padded tokens of a batch")
     parser.add_argument("--imperfect-from", type=float, default=0.85, help="share of the steps with perfect ones")
     parser.add_argument("--vocab", type=int, default=2048)
