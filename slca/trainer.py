@@ -259,6 +259,7 @@ class Trainer:
     def _resume(self) -> int:
         found = self.run.latest_checkpoint()
         if found is None:
+            self.run.forget_after(0)  # steps of an attempt that was killed before its first checkpoint
             return 0
         step, path = found
         extra = self.run.load_checkpoint(path, self.policy.model, self.optimizer)

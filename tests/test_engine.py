@@ -97,7 +97,7 @@ def script(turns: list[str], limits: Limits = LIMITS) -> Rollout:
     return rollout_groups([make_task()], 1, Scripted(turns), policy.codec, limits, Sampling())[0][0]  # type: ignore[arg-type]
 
 
-WIDE = Limits(max_turns=3, max_calls=2, max_tokens=200, max_context=900)
+WIDE = Limits(max_turns=3, max_calls=2, max_tokens=400, max_context=2000)
 CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
 
 
@@ -119,7 +119,7 @@ def test_masks_mark_policy_tokens_only() -> None:
     [
         ([CALL + END] * 5, WIDE, "max_turns"),
         ([CALL * 5 + END], WIDE, "max_calls"),
-        (["no end " * 80], WIDE, "max_tokens"),
+        (["no end " * 200], WIDE, "max_tokens"),
         (["no end " * 80], Limits(max_tokens=500, max_context=100), "context"),
     ],
 )

@@ -70,7 +70,9 @@ def stop_at(step: int):
     return on_step
 
 
-def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [0, 2])
+def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, stop: int) -> None:
+    """Interrupted before the first checkpoint (after step 2) and behind it."""
     config = small("train.kl_coef=0.01")
     with Run.open(tmp_path / "a", config) as run:
         whole = make_trainer(config, run)
@@ -79,8 +81,8 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path) -> None:
         rows = without_times(run)
     with Run.open(tmp_path / "b", config) as run:
         with pytest.raises(Interrupted):
-            make_trainer(config, run).train(stop_at(2))
-        assert [r["step"] for r in run.metrics()] == [0, 1, 2]
+            make_trainer(config, run).train(stop_at(stop))
+        assert [r["step"] for r in run.metrics()] == list(range(stop + 1))
         resumed = make_trainer(config, run)
         resumed.train()
         assert without_times(run) == rows and len(rows) == 4
