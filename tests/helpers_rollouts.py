@@ -67,3 +67,25 @@ def random_batch(seed: int, n_groups: int = 4, size: int = 4, length: int = 14) 
         {k: v.double() for k, v in rewards.items()},
         [f"task{group[i]}#{i}" for i in order],
     )
+
+
+def lay_out(*turns: tuple[str, int, int], prompt: int = 3, sample: int = 0) -> Rollout:
+    """A rollout without tool answers: per turn its text, its number of policy tokens, and of masked ones after it."""
+    mask, spans = [False] * prompt, []
+    for _, sampled, masked in turns:
+        spans.append((len(mask), len(mask) + sampled))
+        mask += [True] * sampled + [False] * masked
+    parsed = [parse_turn(text) for text, _, _ in turns]
+    ids = list(range(len(mask)))
+    return Rollout("t", sample, ids, prompt, mask, [0.0] * len(ids), parsed, spans, "answer")
+
+
+def batch_of(group: list[int], masks: list[str], **rewards: list[float]) -> GroupBatch:
+    """Masks written as text, one letter a token: ``c`` policy token of a call turn, ``w`` of another, ``.`` no policy."""
+    return GroupBatch(
+        torch.tensor(group),
+        torch.tensor([[letter != "." for letter in row] for row in masks]),
+        torch.tensor([[letter == "c" for letter in row] for row in masks]),
+        {name: torch.tensor(values, dtype=torch.float64) for name, values in rewards.items()},
+        [f"rollout{i}" for i in range(len(group))],
+    )
