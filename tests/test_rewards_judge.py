@@ -78,9 +78,7 @@ def test_the_fact_is_what_the_own_successful_call_returned() -> None:
 
 
 def test_the_second_fact_of_a_tool_is_of_its_second_call() -> None:
-    task = replace(
-        TASK, gold=[[CALL], [CALL]], facts=[Fact("get_weather", "temperature", 0, s) for s in (0, 1)]
-    )
+    task = replace(TASK, gold=[[CALL], [CALL]], facts=[Fact("get_weather", "temperature", 0, s) for s in (0, 1)])
     warm, cold = {"temperature": 17}, {"temperature": -4}
     assert coverage(task, answered("x", warm, cold), "First 17, then -4 degrees.") == 1.0
     assert coverage(task, answered("x", warm, cold), "It was -4 degrees.") == 0.5
