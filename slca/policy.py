@@ -127,7 +127,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
 @dataclass(frozen=True)
 class TinyConfig:
-    """Shape of the tiny decoder. As many key/value heads as heads: with fewer, copying forms much later."""
+    """Shape of the tiny decoder. As many key/value heads as heads: one head was slower to copy in short trials."""
 
     vocab_size: int = 2048
     hidden_size: int = 160
