@@ -25,33 +25,26 @@ from slca.rollout.agent import Limits, Sampling, rollout_groups
 from slca.rollout.chat import END, ChatFormat, chat_format
 from slca.rollout.engine import TransformersEngine
 from slca.sft import Example, encode_demonstration, train_sft
+from slca.tasks.cipher import Cipher, make_cipher
 from slca.tasks.demonstrate import Noise, demonstrate
 from slca.tasks.generate import SPLITS, generate
 from slca.tasks.task import Task
 
 #: Rates of each mistake in the imperfect demonstrations.
 NOISE = Noise(
-    wrong_tool=0.15,
+    wrong_tool=0.2,
     wrong_value=0.15,
     drop_argument=0.08,
     serial_instead_of_parallel=0.55,
-    drop_call=0.25,
+    drop_call=0.3,
     redundant_call=0.2,
-    needless_call=0.6,
+    needless_call=0.4,
     omitted_call=0.05,
     omit_fact=0.45,
     invent_fact=0.15,
 )
-#: Share of demonstrations whose tools get other names, and what these are made of.
-RENAMED = 0.4
-VERBS = (
-    "get", "find", "make", "show", "open", "send", "check", "pick", "read", "list", "plan", "set", "start", "order",
-    "track", "book", "cancel", "move", "search", "rate",
-)  # fmt: skip
-NOUNS = (
-    "thing", "entry", "record", "paper", "stone", "garden", "number", "object", "signal", "paint", "window", "letter",
-    "engine", "school", "market", "bridge", "farm", "glass", "wheel", "ticket", "island", "tower", "brush", "button",
-)  # fmt: skip
+#: Share of demonstrations in other words, each in a cipher of its own.
+CIPHERED = 0.6
 #: Tasks between two looks at the policy, and how many are looked at.
 EPOCH, PROBE = 4000, 100
 
@@ -76,17 +69,13 @@ class Demonstrations:
         # Seed 1 is that of the RL tasks; those are not shown here.
         tasks = generate(EPOCH, "train", self.seed + 1000 + epoch)
         codec = self.policy.codec
-        return [encode_demonstration(task, epoch, noise, codec, other_names(task, epoch)) for task in tasks]
+        return [encode_demonstration(task, epoch, noise, codec, some_cipher(task, epoch)) for task in tasks]
 
 
-def other_names(task: Task, epoch: int) -> dict[str, str] | None:
-    """New names for the tools of some tasks, so that the policy reads names instead of knowing them by heart."""
-    rng = random.Random(f"{task.id}/names/{epoch}")
-    if rng.random() >= RENAMED:
-        return None
-    names = [t["function"]["name"] for t in task.tools]
-    fresh = rng.sample([f"{verb}_{noun}" for verb in VERBS for noun in NOUNS], len(names))
-    return dict(zip(names, fresh, strict=True))
+def some_cipher(task: Task, epoch: int) -> Cipher | None:
+    """A cipher for a share of the demonstrations, so that the policy reads its tools instead of knowing them."""
+    rng = random.Random(f"{task.id}/cipher/{epoch}")
+    return make_cipher(task, rng) if rng.random() < CIPHERED else None
 
 
 def probe(policy: Policy, greedy: bool) -> str:
@@ -117,8 +106,13 @@ def build(args: argparse.Namespace) -> Policy:
         kv_heads=args.hidden // 32,
         intermediate_size=args.hidden * 8 // 3 // 32 * 32,
     )
-    words = [" ".join(f"{v}_{n}" for v in VERBS for n in NOUNS)] * 3
-    texts = [*words, *(demonstration_text(t, chat) for t in tasks)]
+    rng = random.Random(args.seed)
+    # A fifth of the texts in other words: the vocabulary keeps the pieces that unknown words are made of.
+    texts = [
+        make_cipher(t, rng).apply(text) if i % 5 == 0 else text
+        for i, t in enumerate(tasks)
+        for text in [demonstration_text(t, chat)]
+    ]
     tokenizer = train_tokenizer(texts, shape.vocab_size)
     policy = build_tiny(shape, tokenizer, args.seed)
     print(f"{policy.n_parameters():,} parameters, vocabulary {len(tokenizer)}", flush=True)
@@ -146,6 +140,7 @@ def build(args: argparse.Namespace) -> Policy:
         "arguments": {k: v for k, v in vars(args).items() if k not in ("out", "keep")},
         "shape": asdict(shape),
         "noise": asdict(NOISE),
+        "ciphered": CIPHERED,
         "training": done,
     }
     save_policy(policy, Path(args.out), manifest)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from slca.policy import Policy
 from slca.rollout.agent import TextCodec
 from slca.rollout.chat import END
+from slca.tasks.cipher import Cipher
 from slca.tasks.demonstrate import Noise, demonstrate
 from slca.tasks.task import Task
 
@@ -27,21 +27,18 @@ class Example:
 
 
 def encode_demonstration(
-    task: Task, seed: int, noise: Noise, codec: TextCodec, rename: Mapping[str, str] | None = None
+    task: Task, seed: int, noise: Noise, codec: TextCodec, cipher: Cipher | None = None
 ) -> Example:
     """The token sequence that a rollout with the demonstration's turns would have had, piece by piece.
 
-    ``rename``: tool -> another name, in the tool list and in every call; the response stays that of the tool.
+    ``cipher`` puts the whole text into other words; what happens, and what the tools answer, stays the same.
     """
     demonstration = demonstrate(task, seed, noise)
-    names = re.compile(rf"\b({'|'.join(map(re.escape, rename))})\b") if rename else None
     ids: list[int] = []
     mask: list[bool] = []
 
     def add(text: str, sampled: bool) -> None:
-        if names is not None and rename is not None:
-            text = names.sub(lambda m: rename[m.group()], text)
-        piece = codec.encode(text)
+        piece = codec.encode(cipher.apply(text) if cipher else text)
         ids.extend(piece)
         mask.extend([sampled] * len(piece))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from slca.rollout.agent import Limits, Sampling, rollout_groups
 from slca.rollout.chat import SPECIAL_TOKENS
 from slca.rollout.engine import TransformersEngine
 from slca.sft import batches, encode_demonstration, lm_loss, train_sft
+from slca.tasks.cipher import make_cipher
 from slca.tasks.demonstrate import Noise, demonstrate
 from slca.tasks.generate import generate
 
@@ -79,13 +81,16 @@ def test_a_demonstration_is_encoded_as_the_rollout_it_could_have_been() -> None:
         assert sampled == "".join(texts)
 
 
-def test_renamed_tools_are_renamed_everywhere() -> None:
+def test_a_demonstration_in_cipher_is_in_other_words_throughout() -> None:
     codec = random_policy().codec
     task = next(t for t in TASKS if t.kind == "dependent")
-    names = {t["function"]["name"]: f"other_{i}" for i, t in enumerate(task.tools)}
-    text = codec.decode(encode_demonstration(task, 0, Noise(), codec, names).token_ids)
-    assert not any(f"{old}(" in text or f'"{old}"' in text for old in names)
-    assert f'"name": "{names[task.gold[0][0].name]}"' in text
+    cipher = make_cipher(task, random.Random(0), share=1.0)
+    plain = encode_demonstration(task, 0, Noise(), codec)
+    text = codec.decode(encode_demonstration(task, 0, Noise(), codec, cipher).token_ids)
+    assert text == cipher.apply(codec.decode(plain.token_ids))
+    for tool in task.tools:
+        assert f"{tool['function']['name']}(" not in text
+    assert f'"name": "{cipher.apply(task.gold[0][0].name)}"' in text
 
 
 def test_batches_hold_every_example_once_and_keep_to_the_budget() -> None:
