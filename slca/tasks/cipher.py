@@ -28,7 +28,7 @@ KEPT = frozenset(
         "all "
     )
 )
-#: Real words that are not in the generated tools' vocabulary.
+#: Real words to replace others by.
 WORDS = _split(
     "paper stone garden signal paint window letter engine market bridge farm glass wheel island tower brush "
     "button river candle copper basket ladder mirror needle orange pocket rocket saddle silver temple tunnel "
