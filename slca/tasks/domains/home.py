@@ -60,7 +60,7 @@ DOMAIN = Domain(
             "lock_door", "Lock or unlock a door.",
             {"room": "room", "locked": "bool"},
             {"lock_id": "id:LK", "changed_at": "time"},
-            ["Door of the {room}: locked {locked}.", "Set the {room} door lock to {locked}.", "Is the {room} door to be locked: {locked}."],
+            ["Door of the {room}: locked {locked}.", "Set the {room} door lock to {locked}.", "Change the {room} door, locked: {locked}."],
             ["Lock {lock_id} changed at {changed_at}.", "Changed at {changed_at} by {lock_id}."],
         ),
         Tool(
@@ -90,11 +90,12 @@ DOMAIN = Domain(
         ),
         Tool(
             "order_repair", "Order a repair of a device.",
-            {"device": "device", "date": "date", "address": {"street": "street", "number": "int:1-99"}},
+            {"device_id": "id:DV", "date": "date", "address": {"street": "street", "number": "int:1-99"}},
             {"repair_id": "id:RP", "price": "int:40-400"},
-            ["Get the {device} repaired on {date} at {address}.", "Send a repair for my {device} to {address} on {date}.",
-             "My {device} at {address} is broken, fix it on {date}."],
+            ["Get {device_id} repaired on {date} at {address}.", "Order a repair of {device_id} at {address} on {date}.",
+             "{device_id} at {address} is broken, repair it on {date}."],
             ["Repair {repair_id} costs {price} dollars.", "It will be {price} dollars, {repair_id}."],
+            ("device_id", "Order a repair at {address} on {date}."),
         ),
     ],
     [
@@ -102,5 +103,8 @@ DOMAIN = Domain(
               ["Find the {device} in the {room} and turn it on.", "Turn on the {room} {device}, look it up first."]),
         Chain("find_device", "turn_off_device",
               ["Find the {device} in the {room} and switch it off.", "Switch off the {room} {device}, look it up first."]),
+        Chain("find_device", "order_repair",
+              ["Find the {device} in the {room} and order a repair on {then_date} at {then_address}.",
+               "The {room} {device} is broken, look it up and get it repaired at {then_address} on {then_date}."]),
     ],
 )
