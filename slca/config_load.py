@@ -26,11 +26,11 @@ _POSITIVE = (
     "rollout.max_context", "rollout.temperature", "rollout.max_rows", "rewards.verifier_votes", "train.steps",
     "train.prompts_per_step", "train.minibatch_prompts", "train.epochs", "train.microbatch_tokens", "train.lr",
     "train.clip_low", "train.clip_high", "train.max_grad_norm", "train.checkpoint_every", "train.threads",
-    "eval.size_seen", "eval.size_unseen", "eval.temperature",
+    "eval.size_seen", "eval.temperature",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "seed", "train.kl_coef", "train.warmup_steps", "train.weight_decay", "rewards.judge_noise", "rewards.w_process",
-    "rewards.w_summary", "eval.samples",
+    "rewards.w_summary", "eval.samples", "eval.size_unseen",
 )  # fmt: skip
 
 
