@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from figures.records import RunRecord, load_runs
+from figures.records import START, RunRecord, load_runs
 
 
 def final_reward(run: RunRecord) -> float:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     scores: dict[str, dict[float, list[float]]] = {}
     for run in load_runs(args.records):
-        if run.examples:
+        if run.examples and run.label != START:
             config = run.manifest["config"]
             own = scores.setdefault(config["method"]["name"], {})
             own.setdefault(config["train"]["lr"], []).append(final_reward(run))
