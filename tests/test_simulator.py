@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slca.simulator.response import dumps
 from slca.simulator.schema_backend import answer
-from slca.simulator.simulator import BACKENDS, Simulator, dumps, is_mentioned
+from slca.simulator.simulator import BACKENDS, Simulator, is_mentioned
 from slca.simulator.validation import CODES
 from slca.tasks.task import Call, Task
 

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 
 from slca.simulator.formats import CHECKS, format_checker, is_format
 from slca.simulator.jsonvalue import canonical
+from slca.simulator.response import dumps
 from slca.simulator.schema_backend import SchemaBackend, answer, draw
-from slca.simulator.simulator import dumps
 from slca.simulator.vocabulary import NUMBERS, STRINGS, lookup
 
 
@@ -47,7 +47,7 @@ def test_the_answer_is_pinned():
 
 def test_equal_in_other_processes_with_other_hash_seeds():
     code = (
-        "import json, sys; from slca.simulator.schema_backend import answer; from slca.simulator.simulator import dumps;"
+        "import json, sys; from slca.simulator.schema_backend import answer; from slca.simulator.response import dumps;"
         "r, a = json.load(sys.stdin); sys.stdout.buffer.write(dumps(answer('search', a, r, 3)).encode())"
     )
     mine = dumps(answer("search", ARGUMENTS, RETURNS, 3))

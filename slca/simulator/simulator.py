@@ -6,14 +6,13 @@ All rollouts of a group share one ``Simulator`` and so get the same answer to th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slca.simulator.jsonvalue import plain_number
-from slca.simulator.response import ToolResponse
+from slca.simulator.response import ToolResponse, dumps, failure
 from slca.simulator.schema_backend import SchemaBackend
 from slca.simulator.validation import ArgumentError, CompiledSchema, compile_tool, parameters_of, unknown_tool
 from slca.tasks.task import Task
@@ -108,7 +107,7 @@ class Episode:
 
     def parse_error(self, code: str, message: str) -> ToolResponse:
         """The response to a call that could not be parsed."""
-        response = _failure(code, message)
+        response = failure(code, message)
         self.log.append(Record(None, None, response))
         return response
 
@@ -122,7 +121,7 @@ class Episode:
         if sim.returns:
             for path, given, schema in id_values(arguments, tool.parameters):
                 if not (given in self._ids or _is_offered(given, schema) or is_mentioned(given, sim.known_text)):
-                    return _failure("not_found", f"{path} not found; use an id that a tool returned")
+                    return failure("not_found", f"{path} not found; use an id that a tool returned")
         returns = sim.returns.get(name)
         value: Any
         if returns is None:
@@ -131,11 +130,6 @@ class Episode:
             value = sim.backend.answer(name, arguments, returns, sim.seed)
             self._ids.update(text for _, text, _ in id_values(value, returns))
         return ToolResponse(dumps(value), value)
-
-
-def dumps(value: Any) -> str:
-    """JSON text as the Qwen and Hermes chat templates write it: one line, non-ASCII kept."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -193,9 +187,4 @@ def _failure_of(errors: list[ArgumentError]) -> ToolResponse:
         if len(message) + len(err.message) + 2 > _MESSAGE_LIMIT:
             break
         message += "; " + err.message
-    return _failure(errors[0].code, message)
-
-
-def _failure(code: str, message: str) -> ToolResponse:
-    value = {"error": code, "message": message}
-    return ToolResponse(dumps(value), value, ok=False, code=code)
+    return failure(errors[0].code, message)

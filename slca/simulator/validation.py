@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
@@ -28,6 +28,7 @@ from referencing.exceptions import Unresolvable
 
 from slca.simulator.formats import HINTS, format_checker
 from slca.simulator.jsonvalue import canonical, dotted, refusal, shown
+from slca.simulator.normalise import HopelessSchema, normalise
 
 __all__ = [
     "CODES",
@@ -87,10 +88,13 @@ def _guess(near: list[str]) -> str:
 
 
 class CompiledSchema:
-    """The parameters of one tool, ready to check arguments. Get it from ``compile_tool``, which caches."""
+    """The parameters of one tool, ready to check arguments. Get it from ``compile_tool``, which caches.
 
-    def __init__(self, name: str, parameters: dict[str, Any]) -> None:
-        self.name = name
+    ``parameters`` is the schema as read (see ``normalise``), ``notes`` says what had to be read into it.
+    """
+
+    def __init__(self, name: str, parameters: dict[str, Any], notes: Sequence[str] = ()) -> None:
+        self.name, self.parameters, self.notes = name, parameters, tuple(notes)
         self.root = _closed(parameters, parameters)
         if not {"additionalProperties", "unevaluatedProperties", "patternProperties"} & self.root.keys():
             self.root["additionalProperties"] = False
@@ -139,7 +143,11 @@ def compile_tool(tool: dict[str, Any]) -> CompiledSchema:
 
 @lru_cache(maxsize=4096)
 def _compile(name: str, parameters: str) -> CompiledSchema:
-    return CompiledSchema(name, json.loads(parameters))
+    try:
+        schema, notes = normalise(json.loads(parameters))
+    except HopelessSchema as err:
+        raise ValueError(f"tool {name!r}: parameters are no JSON Schema at {err}") from err
+    return CompiledSchema(name, schema, notes)
 
 
 def _multiple_of(validator: Any, factor: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
