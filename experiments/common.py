@@ -13,7 +13,7 @@ import torch
 
 from baselines import make_method
 from eval.in_domain import evaluate
-from slca.assembly import make_engine, make_judge, make_limits, make_rewards, test_tasks, train_tasks
+from slca.assembly import make_engine, make_judge, make_limits, make_rewards, make_simulator, test_tasks, train_tasks
 from slca.config import Config, config_hash, with_label
 from slca.config_load import ConfigError, for_arm, load_config
 from slca.policy import Policy, load_policy
@@ -21,6 +21,9 @@ from slca.rewards.hierarchy import score
 from slca.rollout.agent import Sampling, rollout_groups
 from slca.rollout.rollout import Rollout
 from slca.runs import Run
+from slca.simulator.metrics import lines
+from slca.simulator.options import simulator_name
+from slca.simulator.simulator import Simulator
 from slca.tasks.task import Task
 from slca.trainer import Trainer
 
@@ -62,13 +65,13 @@ def cell_config(config: Config, label: str, seed: int) -> Config:
 def open_run(config: Config, root: Path, varied: Sequence[str] = ()) -> Run:
     parts = {
         "judge": f"{config.rewards.judge} (noise {config.rewards.judge_noise:g} in training, 0 in evaluation)",
-        "simulator": config.simulator.backend,
+        "simulator": simulator_name(config.simulator),
         "engine": config.rollout.engine,
     }
     return Run.open(root, config, {"parts": parts, "varied": list(varied)})
 
 
-def evaluate_policy(config: Config, policy: Policy, folder: Path) -> dict[str, Any]:
+def evaluate_policy(config: Config, policy: Policy, folder: Path, simulator: Simulator | None = None) -> dict[str, Any]:
     """In-domain evaluation as the config says; writes ``eval.jsonl`` into ``folder``.
 
     The judge's noise belongs to training, where it stands for the moods of a real judge; here it would only blur what
@@ -76,10 +79,11 @@ def evaluate_policy(config: Config, policy: Policy, folder: Path) -> dict[str, A
     """
     engine, limits = make_engine(config, policy), make_limits(config)
     judge, rewards = make_judge(config, noise=0.0), make_rewards(config)
+    simulator = simulator or make_simulator(config)
 
     def rollouts(tasks: Sequence[Task], samples: int, greedy: bool, seed: int) -> list[list[Rollout]]:
         sampling = Sampling(0.0 if greedy else config.eval.temperature, seed)
-        return rollout_groups(tasks, samples, engine, policy.codec, limits, sampling)
+        return rollout_groups(tasks, samples, engine, policy.codec, limits, sampling, simulator)
 
     return evaluate(
         rollouts, lambda task, rollout: score(task, rollout, judge, rewards), test_tasks(config), folder,
@@ -101,14 +105,17 @@ def run_cell(
         torch.set_num_threads(config.train.threads)
         began = time.monotonic()
         policy = load_policy(config.policy.checkpoint, config.policy.chat)
+        simulator = make_simulator(config)
         if config.label != START:
             trainer = Trainer(
                 config, run, make_method(config.method.name, **config.method.options), policy, train_tasks(config),
-                make_judge(config), make_rewards(config), make_engine(config, policy),
+                make_judge(config), make_rewards(config), make_engine(config, policy), simulator,
             )  # fmt: skip
             trainer.train(on_step)
-        summary = evaluate_policy(config, policy, run.folder)
-        run.finish({"eval": summary}, seconds=time.monotonic() - began)
+        summary = evaluate_policy(config, policy, run.folder, simulator)
+        for line in lines(simulator.metrics.summary()):
+            print(line)
+        run.finish({"eval": summary, "simulator": simulator.metrics.summary()}, seconds=time.monotonic() - began)
     return run
 
 
@@ -116,4 +123,13 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-__all__ = ["START", "cell_config", "config_hash", "config_parser", "evaluate_policy", "open_run", "read_config", "run_cell"]
+__all__ = [
+    "START",
+    "cell_config",
+    "config_hash",
+    "config_parser",
+    "evaluate_policy",
+    "open_run",
+    "read_config",
+    "run_cell",
+]

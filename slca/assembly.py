@@ -10,6 +10,7 @@ from slca.rewards.hierarchy import RewardConfig
 from slca.rewards.judge import JUDGES, Judge
 from slca.rollout.agent import Engine, Limits
 from slca.rollout.engine import TransformersEngine
+from slca.simulator.simulator import Simulator
 from slca.tasks.generate import generate
 from slca.tasks.io import load_jsonl
 from slca.tasks.task import Task
@@ -24,6 +25,10 @@ def make_engine(config: Config, policy: Policy) -> Engine:
 def make_limits(config: Config) -> Limits:
     r = config.rollout
     return Limits(r.max_turns, r.max_calls, r.max_tokens, r.max_context)
+
+
+def make_simulator(config: Config) -> Simulator:
+    return Simulator(config.simulator)
 
 
 def make_judge(config: Config, noise: float | None = None) -> Judge:

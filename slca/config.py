@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from slca.simulator.options import SimulatorConfig
+
 
 @dataclass(frozen=True)
 class MethodConfig:
@@ -43,11 +45,6 @@ class RolloutConfig:
     max_context: int = 768
     temperature: float = 1.0
     max_rows: int = 128
-
-
-@dataclass(frozen=True)
-class SimulatorConfig:
-    backend: str = "schema"
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,11 @@ class Config:
 
 
 #: Fields that do not change a run's numbers: they are not part of its hash.
-OPERATIONAL = ("profile", "label", "seed", "matrix", "train.checkpoint_every")
+OPERATIONAL = (
+    "profile", "label", "seed", "matrix", "train.checkpoint_every", "simulator.cache", "simulator.cache_entries",
+    "simulator.base_url", "simulator.api_key_env", "simulator.timeout", "simulator.retries", "simulator.concurrency",
+    "simulator.breaker", "simulator.cooldown",
+)  # fmt: skip
 
 
 def to_dict(config: Config) -> dict[str, Any]:

@@ -26,23 +26,28 @@ _POSITIVE = (
     "rollout.max_context", "rollout.temperature", "rollout.max_rows", "rewards.verifier_votes", "train.steps",
     "train.prompts_per_step", "train.minibatch_prompts", "train.epochs", "train.microbatch_tokens", "train.lr",
     "train.clip_low", "train.clip_high", "train.max_grad_norm", "train.checkpoint_every", "train.threads",
-    "eval.size_seen", "eval.temperature",
+    "eval.size_seen", "eval.temperature", "simulator.cache_entries", "simulator.max_tokens", "simulator.batch_size",
+    "simulator.timeout", "simulator.concurrency", "simulator.breaker",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "seed", "train.kl_coef", "train.warmup_steps", "train.weight_decay", "rewards.judge_noise", "rewards.w_process",
-    "rewards.w_summary", "eval.samples", "eval.size_unseen",
+    "rewards.w_summary", "eval.samples", "eval.size_unseen", "simulator.temperature", "simulator.retries",
+    "simulator.cooldown",
 )  # fmt: skip
 
 
 def _choices() -> dict[str, Sequence[str]]:
     """Fields whose value is a name, with the names; imported late, since those modules are the library itself."""
     from slca.rewards.judge import JUDGES
-    from slca.simulator.simulator import BACKENDS
+    from slca.simulator.backends import BACKENDS
+    from slca.simulator.options import MODES, ON_FAILURE
 
     return {
         "train.schedule": ("constant", "linear", "cosine"),
         "rollout.engine": ("transformers",),
         "simulator.backend": list(BACKENDS),
+        "simulator.mode": MODES,
+        "simulator.on_failure": ON_FAILURE,
         "rewards.judge": list(JUDGES),
         "policy.chat": ("hermes", "compact"),
     }
@@ -213,6 +218,7 @@ def _check_whole(config: Config, place: Callable[[str], str]) -> None:
     """What one field alone does not show."""
     from baselines import make_method
     from slca.rewards.process import make_weights
+    from slca.simulator.faults import Faults
     from slca.tasks.task import KINDS
 
     def fail(key: str, text: str) -> None:
@@ -229,6 +235,14 @@ def _check_whole(config: Config, place: Callable[[str], str]) -> None:
         fail("rewards.weights", str(error))
     if unknown := [k for k in config.tasks.kinds if k not in KINDS]:
         fail("tasks.kinds", f"tasks.kinds has {unknown[0]!r}{_nearest(str(unknown[0]), list(KINDS))}")
+    try:
+        Faults(config.simulator.faults)
+    except ValueError as error:
+        fail("simulator.faults", f"simulator.faults: {error}")
+    if not 0 <= config.simulator.held_out < 1:
+        fail("simulator.held_out", f"simulator.held_out is {config.simulator.held_out}; a share in [0, 1) is expected")
+    if config.simulator.backend == "openai" and not config.simulator.base_url:
+        fail("simulator.backend", "backend 'openai' needs simulator.base_url, such as http://127.0.0.1:8000/v1")
     betas = config.train.betas
     if len(betas) != 2 or not all(isinstance(b, float | int) and 0 <= b < 1 for b in betas):
         fail("train.betas", f"train.betas is {betas!r}; two numbers in [0, 1) are expected")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slca.assembly import make_limits
+from slca.assembly import make_limits, make_simulator
 from slca.config import Config
 from slca.credit import Credit, GroupBatch, Method, advantage_stats
 from slca.objective import clipped_surrogate
@@ -28,6 +28,7 @@ from slca.rewards.judge import Judge
 from slca.rollout.agent import Engine, Sampling, rollout_groups
 from slca.rollout.rollout import Rollout
 from slca.runs import Run
+from slca.simulator.simulator import Simulator
 from slca.tasks.task import Task
 
 
@@ -106,11 +107,13 @@ class Trainer:
         judge: Judge,
         rewards: RewardConfig,
         engine: Engine,
+        simulator: Simulator | None = None,
     ) -> None:
         from accelerate import Accelerator
 
         self.config, self.run, self.method, self.policy = config, run, method, policy
         self.tasks, self.judge, self.rewards, self.engine = tasks, judge, rewards, engine
+        self.simulator = simulator or make_simulator(config)
         train = config.train
         self.accelerator = Accelerator(cpu=policy.device.type == "cpu")
         self.optimizer = torch.optim.AdamW(
@@ -134,7 +137,9 @@ class Trainer:
         tasks = [self.tasks[i] for i in chosen]
         sampling = Sampling(config.rollout.temperature, seed=config.seed * 1_000_003 + step)
         size = config.rollout.group_size
-        groups = rollout_groups(tasks, size, self.engine, self.policy.codec, make_limits(config), sampling)
+        groups = rollout_groups(
+            tasks, size, self.engine, self.policy.codec, make_limits(config), sampling, self.simulator
+        )
         scored = [
             [score(task, rollout, self.judge, self.rewards) for rollout in group]
             for task, group in zip(tasks, groups, strict=True)

@@ -11,7 +11,7 @@ from slca.credit import GroupBatch
 from slca.rewards.hierarchy import REWARDS
 from slca.rollout.parser import parse_turn
 from slca.rollout.rollout import Rollout
-from slca.simulator.simulator import Simulator
+from slca.simulator.simulator import episode_of
 from slca.tasks.task import Call, Task
 
 
@@ -23,7 +23,7 @@ def call_text(name: str, /, **arguments: Any) -> str:
 
 def play(task: Task, *texts: str, sample: int = 0) -> Rollout:
     """The rollout of these turns (texts as the policy wrote them), answered by the task's simulator."""
-    episode = Simulator.for_task(task).episode()
+    episode = episode_of(task)
     turns, spans, ids, mask = [], [], [0], [False]
     for text in texts:
         turn = parse_turn(text)

@@ -19,7 +19,7 @@ from slca.credit import SLCA, GroupBatch, group_normalise
 from slca.rewards.hierarchy import RewardConfig, score
 from slca.rewards.judge import RubricJudge
 from slca.segments import SUMMARY, TOOL
-from slca.simulator.simulator import Simulator
+from slca.simulator.simulator import episode_of
 from slca.trainer import stack
 
 #: Two rollouts with calls and one that made none, in one group.
@@ -209,7 +209,7 @@ def test_one_shared_scalar_on_both_segments_is_grpo() -> None:
 def test_same_calls_and_other_replies_from_rollout_to_advantage() -> None:
     task = make_task()
     call = call_text("get_weather", city="Oslo")
-    degrees = Simulator.for_task(task).episode().call("get_weather", {"city": "Oslo"}).value["temperature"]
+    degrees = episode_of(task).call("get_weather", {"city": "Oslo"}).value["temperature"]
     replies = [f"It is {degrees} degrees in Oslo.", "I have looked it up for you.", "It is lovely there today."]
     rollouts = [play(task, call, reply, sample=k) for k, reply in enumerate(replies)]
     parts = [score(task, r, RubricJudge(), RewardConfig()) for r in rollouts]

@@ -8,7 +8,7 @@ import torch
 from helpers import make_task, random_policy
 
 from slca.policy import Policy, load_policy
-from slca.rollout.agent import Conversation, Limits, Sampling, rollout_groups
+from slca.rollout.agent import Conversation, Limits, Sampling, answer_turns, rollout_groups
 from slca.rollout.chat import END
 from slca.rollout.engine import TransformersEngine, choose, uniforms
 from slca.rollout.rollout import Rollout
@@ -31,7 +31,8 @@ class Scripted:
                     c.append_sampled(token, -1.0)
                     if c.turn_over:
                         break
-                if c.end_turn() is None:
+                c.close_turn()
+                if not c.awaits or answer_turns([c]) == [None]:
                     break
 
 

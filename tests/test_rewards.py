@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slca.rewards.hierarchy import RewardConfig, reward_tensors, score
 from slca.rewards.judge import RubricJudge, invented, states
 from slca.rewards.process import WEIGHTS, loosely_equal, make_weights, score_process
-from slca.simulator.simulator import Simulator
+from slca.simulator.simulator import episode_of
 from slca.tasks.generate import generate
 from slca.tasks.task import Call, Fact, Task
 
@@ -35,7 +35,7 @@ RETURNS = {
 def make(*gold: list[Call]) -> Task:
     """A task with these gold steps; a fact for the one field of each gold call's response."""
     base = Task("t", [{"role": "user", "content": "Please."}], TOOLS, list(gold), returns=RETURNS, sim_seed=3)
-    episode = Simulator.for_task(base).episode()
+    episode = episode_of(base)
     facts = []
     for s, step in enumerate(gold):
         for i, c in enumerate(step):

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca.simulator.response import dumps
+from slca.simulator.backends import BACKENDS, Draft
+from slca.simulator.ids import is_mentioned
+from slca.simulator.options import SimulatorConfig
 from slca.simulator.schema_backend import answer
-from slca.simulator.simulator import BACKENDS, Simulator, is_mentioned
+from slca.simulator.simulator import Simulator, episode_of
+from slca.simulator.toolset import Toolset
 from slca.simulator.validation import CODES
 from slca.tasks.task import Call, Task
 
@@ -62,7 +65,7 @@ def make_task(**changes):
 
 @pytest.fixture
 def episode():
-    return Simulator.for_task(make_task()).episode()
+    return episode_of(make_task())
 
 
 def test_an_answer(episode):
@@ -103,7 +106,7 @@ def test_ids_that_no_tool_returned_are_not_found(episode):
 
 def test_a_failed_call_teaches_no_id():
     schema = {"type": "object", "properties": {"order_id": {"type": "string", "x-echo": "customer"}}}
-    episode = Simulator(TOOLS, RETURNS | {"search_orders": schema}, 0).episode()
+    episode = Simulator().episode(Toolset(TOOLS, RETURNS | {"search_orders": schema}), 0)
     assert not episode.call("search_orders", {"customer": "ORD-9", "limit": 0}).ok
     assert episode.call("cancel_order", {"order_id": "ORD-9"}).code == "not_found"
     assert episode.call("search_orders", {"customer": "ORD-9"}).ok
@@ -114,7 +117,7 @@ def test_the_user_may_name_an_id(episode):
     assert episode.call("cancel_order", {"order_id": "ORD-7"}).ok
     parts = [{"role": "user", "content": [{"type": "text", "text": "订单ORD-12请取消"}, {"type": "image"}]}]
     earlier = [{"role": "tool", "content": '{"order_id": "ORD-34"}'}, {"role": "user", "content": None}]
-    other = Simulator.for_task(make_task(messages=parts + earlier)).episode()
+    other = episode_of(make_task(messages=parts + earlier))
     assert other.call("cancel_order", {"order_id": "ORD-12"}).ok
     assert other.call("cancel_order", {"order_id": "ORD-34"}).ok
     assert not other.call("cancel_order", {"order_id": "ORD-1"}).ok
@@ -122,7 +125,7 @@ def test_the_user_may_name_an_id(episode):
 
 def test_ids_that_the_tool_itself_offers_are_known():
     choices = tool("note", list_id={"type": "string", "enum": ["work"]}, board_id={"type": "string", "default": "main"})
-    episode = Simulator([choices], RETURNS, 0).episode()
+    episode = Simulator().episode(Toolset([choices], RETURNS))
     assert episode.call("note", {"list_id": "work", "board_id": "main"}).ok
     assert episode.call("note", {"list_id": "home"}).code == "not_in_enum"
     assert episode.call("note", {"board_id": "other"}).code == "not_found"
@@ -146,18 +149,24 @@ def test_is_mentioned(identifier, text, found):
 
 
 def test_recorded_data_without_returns_checks_no_ids():
-    episode = Simulator.for_task(make_task(returns={})).episode()
-    assert episode.call("cancel_order", {"order_id": "whatever"}).value == {"status": "ok", "order_id": "whatever"}
+    episode = episode_of(make_task(returns={}))
+    assert episode.call("cancel_order", {"order_id": "whatever"}).value == {"order_id": "whatever", "status": "cancelled"}
 
 
-def test_a_tool_without_returns_echoes_its_scalars(episode):
-    response = episode.call("ping", {"status": "broken", "note": "hé", "count": 2.0, "deep": {"a": 1}})
-    assert response.content == '{"status": "ok", "count": 2, "note": "hé"}' and response.ok
+def test_a_tool_without_returns_answers_by_its_name_and_description():
+    tools = [tool("create_note", text=TEXT), tool("weather", city=TEXT), tool("search_hotels", city=TEXT)]
+    tools[1]["function"]["description"] = "Returns the temperature and the wind_speed for a city."
+    episode = Simulator().episode(Toolset(tools))
+    created = episode.call("create_note", {"text": "x"}).value
+    assert set(created) == {"note_id", "status"} and created["status"] == "created"
+    weather = episode.call("weather", {"city": "Oslo"}).value
+    assert set(weather) == {"temperature", "wind_speed"} and isinstance(weather["temperature"], (int, float))
+    hotels = episode.call("search_hotels", {"city": "Oslo"}).value["results"]
+    assert hotels and all({"hotel_id", "price"} <= set(h) for h in hotels)
 
 
 def test_episodes_do_not_see_each_other():
-    simulator = Simulator.for_task(make_task())
-    first, second = simulator.episode(), simulator.episode()
+    first, second = Simulator().episodes(make_task(), 2)
     found = first.call("search_orders", {"customer": "Ana"}).value["orders"][0]["order_id"]
     assert second.call("cancel_order", {"order_id": found}).code == "not_found"
     assert first.call("cancel_order", {"order_id": found}).ok
@@ -167,8 +176,8 @@ def test_episodes_do_not_see_each_other():
 @settings(max_examples=40, deadline=None)
 @given(st.permutations(["Ana", "Ben", "Chloe", "David"]), st.integers(0, 2**40))
 def test_a_group_gets_one_answer_per_call_whatever_came_before(order, seed):
-    fresh = {c: Simulator(TOOLS, RETURNS, seed).episode().call("search_orders", {"customer": c}) for c in order}
-    episode = Simulator(TOOLS, RETURNS, seed).episode()
+    fresh = {c: Simulator().episode(Toolset(TOOLS, RETURNS), seed).call("search_orders", {"customer": c}) for c in order}
+    episode = Simulator().episode(Toolset(TOOLS, RETURNS), seed)
     for customer in order:
         assert episode.call("search_orders", {"customer": customer, "limit": 3}).ok
         assert episode.call("search_orders", {"customer": customer}) == fresh[customer]
@@ -232,7 +241,7 @@ junk = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from([t["function"]["name"] for t in TOOLS]) | st.text(), junk)
 def test_no_call_breaks_the_simulator(name, arguments):
-    response = Simulator.for_task(make_task()).episode().call(name, arguments)
+    response = episode_of(make_task()).call(name, arguments)
     assert json.loads(response.content.encode("utf-8")) == response.value
     assert response.ok == (response.code is None)
     assert response.ok or (response.code in (*CODES, "not_found") and len(response.content) < 220)
@@ -241,9 +250,9 @@ def test_no_call_breaks_the_simulator(name, arguments):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Simulator([TOOLS[0], TOOLS[0]], {}, 0), "'search_orders' is given twice"),
-        (lambda: Simulator([{"name": 3}], {}, 0), "a tool must read"),
-        (lambda: Simulator(TOOLS, {}, 0, backend="llama"), "no simulator backend 'llama'; choose one of schema"),
+        (lambda: Toolset([TOOLS[0], TOOLS[0]]), "'search_orders' is given twice"),
+        (lambda: Toolset([{"name": 3}]), "a tool must read"),
+        (lambda: Simulator(SimulatorConfig(backend="llama")), "no simulator backend 'llama'; choose one of schema"),
     ],
 )
 def test_bad_set_up_is_refused(make, message):
@@ -253,10 +262,13 @@ def test_bad_set_up_is_refused(make, message):
 
 def test_another_backend_can_be_registered(monkeypatch):
     class Loud:
-        def answer(self, tool, arguments, returns, seed):
-            return {"order_id": f"{tool}-{seed}".upper()}
+        identity, uses_context = "loud", False
 
-    monkeypatch.setitem(BACKENDS, "loud", Loud)
-    episode = Simulator(TOOLS, RETURNS, 3, backend="loud").episode()
-    assert episode.call("search_orders", {"customer": "Ana"}).content == dumps({"order_id": "SEARCH_ORDERS-3"})
-    assert episode.call("cancel_order", {"order_id": "SEARCH_ORDERS-3"}).ok
+        def answer(self, requests):
+            return [Draft(value={"order_id": f"{r.name}-{r.seed}".upper()}) for r in requests]
+
+    monkeypatch.setitem(BACKENDS, "loud", lambda config: Loud())
+    episode = Simulator(SimulatorConfig(backend="loud")).episode(Toolset(TOOLS, RETURNS), 3)
+    response = episode.call("merge", {"order_ids": []})
+    assert response.value == {"order_id": "MERGE-3"} and response.source == "loud"
+    assert episode.call("cancel_order", {"order_id": "MERGE-3"}).ok is True

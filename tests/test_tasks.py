@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from slca.rewards.judge import states
-from slca.simulator.simulator import Simulator
+from slca.simulator.simulator import episode_of
 from slca.tasks.catalogue import catalogue, load_domains
 from slca.tasks.demonstrate import Noise, demonstrate
 from slca.tasks.generate import MIX, SPLITS, choose_options, generate, link, lower_first
@@ -102,7 +102,7 @@ def test_unseen_tasks_are_about_unseen_tools(tasks):
 
 def test_gold_calls_are_answered_and_give_the_facts(tasks):
     for task in tasks["train"][:600] + tasks["test_unseen"][:300]:
-        episode = Simulator.for_task(task).episode()
+        episode = episode_of(task)
         answers = [[episode.call(c.name, c.arguments) for c in step] for step in task.gold]
         assert all(a.ok for step in answers for a in step), (task.id, answers)
         assert bool(task.facts) == task.needs_call

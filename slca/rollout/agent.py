@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from slca.rollout.chat import END, ChatFormat
@@ -55,16 +56,15 @@ class TextCodec:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(
-            self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        )
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 class Conversation:
     """One rollout in the making.
 
-    The engine calls ``append_sampled`` for every token and asks ``turn_over``; at the end of a turn ``end_turn``
-    returns the ids to feed before the next turn, or None when the rollout is over.
+    The engine calls ``append_sampled`` for every token and asks ``turn_over``; at the end of a turn it calls
+    ``close_turn``. A conversation that then ``awaits`` answers gets them by ``answer_turns``, which returns the ids to
+    feed before the next turn, or None when the rollout is over.
     """
 
     def __init__(self, task: Task, sample: int, prompt: list[int], episode: Episode, codec: TextCodec, limits: Limits):
@@ -78,6 +78,7 @@ class Conversation:
         self.turn_spans: list[tuple[int, int]] = []
         self.stop_reason = "context" if len(prompt) >= limits.max_context else ""
         self._turn_start = len(prompt)
+        self.awaits = False
 
     @property
     def done(self) -> bool:
@@ -102,14 +103,14 @@ class Conversation:
             or len(self.token_ids) >= self.limits.max_context
         )
 
-    def end_turn(self) -> list[int] | None:
-        """Parse the turn just sampled, answer its calls; the ids of the responses, already appended, or None: over."""
+    def close_turn(self) -> None:
+        """Parse the turn just sampled; its calls, if it has any, now await their answers."""
         ids = self.token_ids[self._turn_start :]
         ended = ids[-1] == self.codec.end_id
         turn = parse_turn(self.codec.decode(ids[:-1] if ended else ids), max_calls=self.limits.max_calls)
         self.turns.append(turn)
         self.turn_spans.append((self._turn_start, len(self.token_ids)))
-        turn.responses.extend(self._answer(turn) if turn.opens_call else [])
+        self.awaits = turn.opens_call
         self._turn_start = len(self.token_ids)
         if not ended:
             full = len(self.token_ids) >= self.limits.max_context
@@ -120,6 +121,13 @@ class Conversation:
             self.stop_reason = "max_calls"
         elif len(self.turns) >= self.limits.max_turns:
             self.stop_reason = "max_turns"
+
+    def read(self, responses: Sequence[ToolResponse]) -> list[int] | None:
+        """Take in the answers to the turn's calls; the ids of their text, already appended, or None: over."""
+        turn = self.turns[-1]
+        turn.responses.extend(responses)
+        turn.responses.extend(self.episode.parse_error(e.code, e.message) for e in turn.errors)
+        self.awaits = False
         if self.done:
             return None
         glue = self.codec.encode(self.codec.chat.after_turn([r.content for r in turn.responses]))
@@ -131,10 +139,6 @@ class Conversation:
         self.logprobs.extend([0.0] * len(glue))
         self._turn_start = len(self.token_ids)
         return glue
-
-    def _answer(self, turn: Turn) -> list[ToolResponse]:
-        answers = [self.episode.call(c.name, c.arguments) for c in turn.calls]
-        return answers + [self.episode.parse_error(e.code, e.message) for e in turn.errors]
 
     def rollout(self) -> Rollout:
         return Rollout(
@@ -150,6 +154,13 @@ class Conversation:
         )
 
 
+def answer_turns(conversations: Sequence[Conversation]) -> list[list[int] | None]:
+    """Answer the calls of all these closed turns in one batch; for each what ``Conversation.read`` returns."""
+    calls = [(c.episode, call.name, call.arguments) for c in conversations for call in c.turns[-1].calls]
+    responses = iter(conversations[0].episode.simulator.call_batch(calls) if calls else ())
+    return [c.read(list(islice(responses, len(c.turns[-1].calls)))) for c in conversations]
+
+
 class Engine(Protocol):
     """Samples whole conversations. Conversations of one task follow each other and share their prompt."""
 
@@ -157,13 +168,23 @@ class Engine(Protocol):
 
 
 def rollout_groups(
-    tasks: Sequence[Task], samples: int, engine: Engine, codec: TextCodec, limits: Limits, sampling: Sampling
+    tasks: Sequence[Task],
+    samples: int,
+    engine: Engine,
+    codec: TextCodec,
+    limits: Limits,
+    sampling: Sampling,
+    simulator: Simulator | None = None,
 ) -> list[list[Rollout]]:
-    """``samples`` rollouts of each task, in the order of ``tasks``; each rollout has an episode of its own."""
+    """``samples`` rollouts of each task, in the order of ``tasks``; each rollout has an episode of its own.
+
+    ``simulator`` answers the calls; by default the schema backend does.
+    """
+    simulator = simulator or Simulator()
     groups = []
     for task in tasks:
         prompt = codec.encode(codec.chat.prompt(task.messages, task.tools))
-        simulator = Simulator.for_task(task)
-        groups.append([Conversation(task, s, prompt, simulator.episode(), codec, limits) for s in range(samples)])
+        episodes = simulator.episodes(task, samples, salt=str(sampling.seed))
+        groups.append([Conversation(task, s, prompt, e, codec, limits) for s, e in enumerate(episodes)])
     engine.run([c for group in groups for c in group], sampling)
     return [[c.rollout() for c in group] for group in groups]

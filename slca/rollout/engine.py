@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from slca.rollout.agent import Conversation, Sampling
+from slca.rollout.agent import Conversation, Sampling, answer_turns
 
 
 class RaggedCache:
@@ -177,10 +177,10 @@ class _Batch:
 
     def run(self) -> None:
         ready = list(range(len(self.rows)))  # rows whose next-token logits are in self.logits
-        waiting: dict[int, list[int]] = {}  # rows that first have to read tool responses
+        waiting: list[int] = []  # rows whose turn is over and whose calls await their answers
         while ready or waiting:
             stepping = self._sample(ready, waiting)
-            alive = stepping + list(waiting)
+            alive = stepping + waiting
             if not alive:
                 return
             if len(alive) <= 0.75 * len(self.rows):
@@ -188,14 +188,13 @@ class _Batch:
             if stepping:
                 self._step(stepping)
             ready = stepping
-            # Reading responses is batched: it waits until enough rows have some, or nothing else can be done.
+            # Answers are asked for and read in batches: when enough rows wait, or nothing else can be done.
             if waiting and (not stepping or len(waiting) >= self.engine.feed_fraction * len(self.rows)):
-                self._read(waiting)
-                ready = stepping + list(waiting)
-                waiting = {}
+                ready = stepping + self._read(waiting)
+                waiting = []
 
-    def _sample(self, ready: list[int], waiting: dict[int, list[int]]) -> list[int]:
-        """Draw one token for each ready row; rows that end a turn go to ``waiting`` or are done."""
+    def _sample(self, ready: list[int], waiting: list[int]) -> list[int]:
+        """Draw one token for each ready row; rows that end a turn are added to ``waiting`` or are done."""
         if not ready:
             return []
         draws = torch.tensor(
@@ -209,14 +208,23 @@ class _Batch:
             row.append_sampled(token, logprob)
             if not row.turn_over:
                 stepping.append(i)
-            elif (glue := row.end_turn()) is not None:
-                waiting[i] = [token, *glue]
+                continue
+            row.close_turn()
+            if row.awaits:
+                waiting.append(i)
         return stepping
 
-    def _read(self, waiting: dict[int, list[int]]) -> None:
-        index = list(waiting)
-        starts = [len(self.rows[i].token_ids) - len(waiting[i]) for i in index]
-        self.logits[torch.tensor(index, device=self.device)] = self._feed(index, list(waiting.values()), starts)
+    def _read(self, waiting: list[int]) -> list[int]:
+        """Get the answers of the rows that wait and feed them; the rows that go on."""
+        pieces = {}
+        for i, glue in zip(waiting, answer_turns([self.rows[i] for i in waiting]), strict=True):
+            if glue is not None:  # the last token of the turn has not been fed yet
+                pieces[i] = self.rows[i].token_ids[-len(glue) - 1 :]
+        if pieces:
+            index = list(pieces)
+            starts = [len(self.rows[i].token_ids) - len(pieces[i]) for i in index]
+            self.logits[torch.tensor(index, device=self.device)] = self._feed(index, list(pieces.values()), starts)
+        return list(pieces)
 
     def _step(self, stepping: list[int]) -> None:
         """Feed the token just drawn. Rows that wait or are done ride along (cheaper than gathering a part of the
@@ -227,7 +235,7 @@ class _Batch:
         chosen = torch.tensor(stepping, device=self.device)
         self.logits[chosen] = logits[chosen]
 
-    def _compact(self, stepping: list[int], waiting: dict[int, list[int]]) -> tuple[list[int], dict[int, list[int]]]:
+    def _compact(self, stepping: list[int], waiting: list[int]) -> tuple[list[int], list[int]]:
         """Drop the rows that are done from cache, logits and bookkeeping."""
         alive = sorted([*stepping, *waiting])
         place = {old: new for new, old in enumerate(alive)}
@@ -236,4 +244,4 @@ class _Batch:
         self.logits = self.logits[index]
         self.rows = [self.rows[i] for i in alive]
         self.draws = self.draws[alive]
-        return [place[i] for i in stepping], {place[i]: piece for i, piece in waiting.items()}
+        return [place[i] for i in stepping], [place[i] for i in waiting]

@@ -182,7 +182,9 @@ def _read_type(given: Any, path: str) -> tuple[list[str], dict[str, Any]]:
     """(standard types, [] for any; keywords that the word implies)."""
     if isinstance(given, dict):
         raise HopelessSchema(f"{_at(path)}: type must be a name, not an object; use anyOf for alternatives")
-    names = given if isinstance(given, list) else re.split(r"\s*\|\s*|\s+or\s+", given) if isinstance(given, str) else None
+    names = (
+        given if isinstance(given, list) else re.split(r"\s*\|\s*|\s+or\s+", given) if isinstance(given, str) else None
+    )
     if names is None or not all(isinstance(n, str) for n in names):
         raise HopelessSchema(f"{_at(path)}: type must be a name or a list of names, not {_quoted(given)}")
     kinds: list[str] = []

@@ -3,9 +3,10 @@
 Every value depends on (seed, tool, canonical arguments, path in the response) and on nothing else, through blake2b;
 so the same call gets the same answer in every rollout, process and machine. All choices of values are ours.
 
-Response schemas may use type (also a list of types), properties, items, enum, const, format (date, time, date-time,
-email, uri), minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, minItems,
-maxItems, uniqueItems, anyOf and oneOf (their first member that is not null), and two annotations:
+Values are made for type (also a list of types), properties, items, prefixItems, contains, enum, const, format (date, time,
+date-time, email, uri), pattern, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength,
+minItems, maxItems, uniqueItems, anyOf and oneOf (their first member that is not null), with ``$ref`` and ``allOf`` resolved
+before. Under other rules (not, if, patternProperties, ...) answers are drawn until one fits. Two annotations:
 
 * ``"x-echo": "city"``: the value of argument ``city`` (or ``"guest.name"``, inside an object) when it was given;
 * ``"x-id": "ORD"`` on a string: an id such as ``ORD-4821``.
@@ -15,8 +16,10 @@ Every declared property is present; arrays hold 1 to 3 items unless the schema s
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 from collections.abc import Callable
 from datetime import date, timedelta
 from fractions import Fraction
@@ -24,13 +27,22 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any
 
+from slca.simulator.flatten import flatten, merge
 from slca.simulator.jsonvalue import canonical, plain_number
+from slca.simulator.normalise import HopelessSchema
+from slca.simulator.regex import text_of
+from slca.simulator.validation import plain_validator
 from slca.simulator.vocabulary import FORMAT_WORDS, NUMBERS, OTHER, STRINGS, SUCCESS, lookup, words
 
 #: (hash key, path, arguments) -> value
 Maker = Callable[[bytes, str, dict[str, Any]], Any]
 
-_UNSUPPORTED = ("pattern", "prefixItems", "patternProperties", "allOf", "not", "if", "$ref", "contains")
+#: Rules for which no value is made on purpose: what was drawn is checked, and drawn again if it breaks them.
+_CHECKED = (
+    "pattern", "patternProperties", "not", "if", "contains", "oneOf", "dependentRequired", "dependentSchemas",
+    "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties", "unevaluatedItems",
+)  # fmt: skip
+_TRIES = 64
 _FIRST_DAY = date(2026, 1, 1)
 
 
@@ -40,24 +52,37 @@ def answer(tool: str, arguments: dict[str, Any], returns: dict[str, Any], seed: 
     Raises:
         ValueError: the schema uses a rule that is not listed above or that nothing can fulfil; names tool and path.
     """
-    maker = _compile(tool, json.dumps(returns))
-    key = blake2b(f"{seed}\0{tool}\0{canonical(arguments)}".encode(), digest_size=16).digest()
-    return maker(key, "", arguments)
-
-
-class SchemaBackend:
-    """``answer`` as a backend."""
-
-    def answer(self, tool: str, arguments: dict[str, Any], returns: dict[str, Any], seed: int) -> Any:
-        return answer(tool, arguments, returns, seed)
+    maker, check = _compile(tool, json.dumps(returns))
+    call = f"{seed}\0{tool}\0{canonical(arguments)}".encode("utf-8", "surrogatepass")
+    for salt in range(_TRIES if check is not None else 1):
+        text = call if salt == 0 else call + f"\0{salt}".encode()
+        value = maker(blake2b(text, digest_size=16).digest(), "", arguments)
+        if check is None or check.is_valid(value):
+            return value
+    raise ValueError(
+        f"tool {tool!r}, response schema: {_TRIES} answers were drawn and none fits; give it an enum or const"
+    )
 
 
 @lru_cache(maxsize=4096)
-def _compile(tool: str, returns: str) -> Maker:
+def _compile(tool: str, returns: str) -> tuple[Maker, Any]:
+    """What makes answers, and what checks them where making alone does not see to it."""
     try:
-        return _maker(json.loads(returns), "")
-    except _Unfit as err:
+        schema = flatten(json.loads(returns))
+        return _maker(schema, ""), plain_validator(schema) if _needs_check(schema) else None
+    except (_Unfit, HopelessSchema) as err:
         raise ValueError(f"tool {tool!r}, response schema at {err}") from err
+
+
+def _needs_check(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_needs_check, schema))
+    if not isinstance(schema, dict):
+        return False
+    fields = schema.get("properties")
+    fields = list(fields.values()) if isinstance(fields, dict) else []
+    rest = [v for k, v in schema.items() if k not in ("properties", "enum", "const", "default", "examples")]
+    return any(k in schema for k in _CHECKED) or _needs_check(fields) or _needs_check(rest)
 
 
 class _Unfit(Exception):
@@ -70,11 +95,10 @@ def draw(key: bytes, path: str, n: int) -> int:
 
 
 def _maker(schema: Any, path: str) -> Maker:
-    where = path or "top level"
+    if schema is True:
+        schema = {}
     if not isinstance(schema, dict):
-        raise _Unfit(f"{where}: must be an object, not {type(schema).__name__}")
-    if bad := [k for k in _UNSUPPORTED if k in schema]:
-        raise _Unfit(f"{where}: {bad[0]!r} is not supported; use enum, format, x-id or plain types")
+        raise _Unfit(f"{path or 'top level'}: must be an object, not {type(schema).__name__}")
     make = _plain_maker(schema, path)
     if isinstance(source := schema.get("x-echo"), str):
         return _echo(make, source, as_text=_type_of(schema) == "string")
@@ -139,14 +163,24 @@ def _normalised(value: Any) -> Any:
 
 
 def _object(schema: dict[str, Any], path: str) -> Maker:
-    fields = [(k, f".{k}", _maker(s, f"{path}.{k}" if path else k)) for k, s in schema.get("properties", {}).items()]
+    given = schema.get("properties", {})
+    given = given | {k: {} for k in schema.get("required", ()) if k not in given}
+    fields = [(k, f".{k}", _maker(s, f"{path}.{k}" if path else k)) for k, s in given.items() if s is not False]
     return lambda key, path, arguments: {k: make(key, path + step, arguments) for k, step, make in fields}
 
 
 def _array(schema: dict[str, Any], path: str) -> Maker:
     # an item is named like its array, so that "cities" and "cities.items" both mean a city
-    make = _maker(schema.get("items", {"type": "string"}), f"{path}.items" if path else "items")
-    least = schema.get("minItems", min(1, schema.get("maxItems", 1)))
+    at = f"{path}.items" if path else "items"
+    first = [_maker(s, at) for s in schema.get("prefixItems", ())]
+    if isinstance(schema.get("contains"), dict):
+        items = schema.get("items", {})
+        first.append(_maker(merge(items if isinstance(items, dict) else {}, schema["contains"]), at))
+    closed = schema.get("items") is False
+    make = _maker({"type": "string"} if closed else schema.get("items", {"type": "string"}), at)
+    if closed:
+        schema = {**schema, "maxItems": min(len(first), schema.get("maxItems", len(first)))}
+    least = schema.get("minItems", max(len(first), min(1, schema.get("maxItems", 1))))
     most = min(schema.get("maxItems", max(3, least)), max(3, least))
     if least > most:
         raise _Unfit(f"{path or 'top level'}: minItems {least} is above maxItems {most}")
@@ -157,7 +191,7 @@ def _array(schema: dict[str, Any], path: str) -> Maker:
         seen: set[str] = set()
         wanted = least + draw(key, path + "#", most - least + 1)
         for n in range(wanted * 40 if unique else wanted):
-            item = make(key, f"{path}.{n}", arguments)
+            item = (first[n] if n < len(first) else make)(key, f"{path}.{n}", arguments)
             if unique and (text := canonical(item)) in seen:
                 continue
             elif unique:
@@ -177,7 +211,27 @@ def _string(schema: dict[str, Any], path: str) -> Maker:
         return _identifier(str(schema["x-id"]))
     if (wanted := schema.get("format")) in _FORMATS:
         return _FORMATS[wanted]
-    return _sized(_guessed(_name_of(path), str(schema.get("description", ""))), schema, path)
+    make = _guessed(_name_of(path), str(schema.get("description", "")))
+    if isinstance(pattern := schema.get("pattern"), str):
+        make = _matching(pattern, make)
+    return _sized(make, schema, path)
+
+
+def _matching(pattern: str, make: Maker) -> Maker:
+    """What ``make`` makes where that matches, else a text made from the pattern."""
+
+    def matching(key: bytes, path: str, arguments: dict[str, Any]) -> str:
+        text = str(make(key, path, arguments))
+        try:
+            if re.search(pattern, text):
+                return text
+        except re.error:
+            return text
+        count = itertools.count()
+        made = text_of(pattern, lambda n: draw(key, f"{path}/{next(count)}", max(n, 1)))
+        return text if made is None else made
+
+    return matching
 
 
 def _guessed(name: str, description: str) -> Maker:

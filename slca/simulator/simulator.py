@@ -1,109 +1,62 @@
-"""The simulated tools of one task: validation -> state (ids) -> backend -> record.
+"""The simulator: validation -> state -> replay -> cache -> backend -> check and repair -> record.
 
-All rollouts of a group share one ``Simulator`` and so get the same answer to the same call; each has its own
-``Episode``, so that what one rollout was told never helps another.
+One ``Simulator`` serves a whole run. Every rollout has an ``Episode`` of its own, so that what one rollout was told
+never helps another; the cache is shared, so that the same call gets the same answer in all of them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any
 
-from slca.simulator.jsonvalue import plain_number
+from slca.simulator.backends import BACKENDS, Backend, Draft, Record, Request, SchemaBackend
+from slca.simulator.cache import Cache, key_of
+from slca.simulator.coerce import NOTHING, coerce_arguments
+from slca.simulator.faults import Faults, faulty
+from slca.simulator.ids import id_values, is_mentioned, is_offered
+from slca.simulator.jsonvalue import canonical, refusal
+from slca.simulator.metrics import Metrics
+from slca.simulator.options import SimulatorConfig
+from slca.simulator.output import fit, read_json, sound
+from slca.simulator.replay import Recordings
 from slca.simulator.response import ToolResponse, dumps, failure
-from slca.simulator.schema_backend import SchemaBackend
-from slca.simulator.validation import ArgumentError, CompiledSchema, compile_tool, parameters_of, unknown_tool
+from slca.simulator.state import State
+from slca.simulator.toolset import Tool, Toolset
+from slca.simulator.validation import ArgumentError, unknown_tool
 from slca.tasks.task import Task
 
 _MESSAGE_LIMIT = 64  # characters; a small policy reads errors token by token
+_CONTEXT = 6  # lines of the log that a backend is told
+_EXAMPLES = 2  # recorded answers that a backend is told
 
 
-class Backend(Protocol):
-    """Answers a valid call. ``returns`` is the JSON Schema of the response; equal inputs give equal answers."""
-
-    def answer(self, tool: str, arguments: dict[str, Any], returns: dict[str, Any], seed: int) -> Any: ...
+class BackendFailed(RuntimeError):
+    """The backend gave no answer and the configuration says ``on_failure: fail``."""
 
 
-#: Backends by the name a configuration uses.
-BACKENDS: dict[str, type[Backend]] = {"schema": SchemaBackend}
+@dataclass(eq=False)
+class Episode:
+    """The tools as one rollout meets them. ``log`` holds every call and its response in order.
 
-
-@dataclass(frozen=True)
-class Record:
-    """One line of an episode's log; ``name`` and ``arguments`` are None for an unparsable call."""
-
-    name: str | None
-    arguments: Any
-    response: ToolResponse
-
-
-@dataclass(frozen=True)
-class _Tool:
-    name: str
-    parameters: dict[str, Any]
-    compiled: CompiledSchema
-
-
-class Simulator:
-    """Tools of one task and how they answer.
-
-    Args:
-        tools: OpenAI function schemas.
-        returns: tool name -> JSON Schema of its response. A tool without one answers ``{"status": "ok"}`` merged
-            with its scalar arguments, sorted by name. When empty, as in recorded public data, ids are not checked.
-        seed: the answers' seed.
-        known_text: text in which the policy may have read ids (the user's messages).
-        backend: a name of ``BACKENDS``.
-
-    Raises:
-        ValueError: a tool without name, a name given twice, a schema that is no JSON Schema, an unknown backend.
+    Make it with ``Simulator.episode``. ``key`` tells episodes apart where something is drawn per episode (faults).
     """
 
-    def __init__(
-        self,
-        tools: list[dict[str, Any]],
-        returns: dict[str, dict[str, Any]],
-        seed: int,
-        known_text: str = "",
-        backend: str = "schema",
-    ) -> None:
-        if backend not in BACKENDS:
-            raise ValueError(f"no simulator backend {backend!r}; choose one of {', '.join(sorted(BACKENDS))}")
-        self.tools: dict[str, _Tool] = {}
-        for tool in tools:
-            name, parameters = parameters_of(tool)
-            if name in self.tools:
-                raise ValueError(f"tool {name!r} is given twice; names must differ within a task")
-            self.tools[name] = _Tool(name, parameters, compile_tool(tool))
-        self.returns, self.seed, self.known_text = returns, seed, known_text
-        self.backend = BACKENDS[backend]()
-
-    @classmethod
-    def for_task(cls, task: Task, backend: str = "schema") -> Simulator:
-        """The simulator of ``task``; ids in its user (and earlier tool) messages count as known."""
-        texts = (_text(m.get("content")) for m in task.messages if m.get("role") in ("user", "tool"))
-        return cls(task.tools, task.returns, task.sim_seed, "\n".join(texts), backend)
-
-    def episode(self) -> Episode:
-        """A fresh episode: no id has been returned yet."""
-        return Episode(self)
-
-
-@dataclass
-class Episode:
-    """The tools as one rollout meets them. ``log`` holds every call and its response in order."""
-
     simulator: Simulator
-    log: list[Record] = field(default_factory=list, init=False)
-    _ids: set[str] = field(default_factory=set, init=False, repr=False)
+    toolset: Toolset
+    seed: int
+    known_text: str
+    key: str
+    log: list[Record] = field(default_factory=list)
+    state: State = field(default_factory=State)
+    ids: set[str] = field(default_factory=set, repr=False)
 
     def call(self, name: str, arguments: Any) -> ToolResponse:
         """Answer one call. Never raises on what a model may write: errors are responses with ``ok`` False."""
-        response = self._answer(name, arguments)
-        self.log.append(Record(name, arguments, response))
-        return response
+        return self.simulator.call(self, name, arguments)
 
     def parse_error(self, code: str, message: str) -> ToolResponse:
         """The response to a call that could not be parsed."""
@@ -111,66 +64,293 @@ class Episode:
         self.log.append(Record(None, None, response))
         return response
 
-    def _answer(self, name: str, arguments: Any) -> ToolResponse:
-        sim = self.simulator
-        tool = sim.tools.get(name) if isinstance(name, str) else None
+
+@dataclass(eq=False)
+class _Pending:
+    """A call on its way through the chain; ``content`` and ``source`` are filled in by whoever answers."""
+
+    episode: Episode
+    name: str
+    arguments: dict[str, Any]
+    tool: Tool | None
+    notes: tuple[str, ...]
+    fault: str | None
+    key: bytes = b""
+    context: tuple[Record, ...] = ()
+    content: str | None = None
+    source: str = ""
+
+
+class Simulator:
+    """Simulated tools for any number of tasks.
+
+    Args:
+        config: how they answer.
+        backend: in place of the one that ``config.backend`` names.
+
+    Raises:
+        ValueError: an unknown backend or fault, a cache or recording that cannot be read.
+    """
+
+    def __init__(self, config: SimulatorConfig | None = None, backend: Backend | None = None) -> None:
+        self.config = config = config or SimulatorConfig()
+        if backend is None and config.backend not in BACKENDS:
+            raise ValueError(f"no simulator backend {config.backend!r}; choose one of {', '.join(BACKENDS)}")
+        if config.backend == "replay" and not config.recordings:
+            raise ValueError("backend 'replay' needs recordings; name their JSONL file in simulator.recordings")
+        self.faults = Faults(config.faults, config.seed)
+        self.recordings = Recordings.load(config.recordings, config.held_out) if config.recordings else Recordings(())
+        file = config.cache if config.cache not in ("", "memory") else None
+        self.cache = Cache(file, config.cache_entries) if config.cache and config.mode == "sgls" else None
+        self.backend = backend if backend is not None else BACKENDS[config.backend](config)
+        self.metrics = Metrics()
+        self._spare = SchemaBackend()
+
+    # -- episodes -------------------------------------------------------------------------------------------------
+
+    def episode(self, toolset: Toolset, seed: int = 0, known_text: str = "", key: str = "") -> Episode:
+        """A fresh episode: no id has been returned, nothing written yet.
+
+        Args:
+            seed: seed of the answers; all rollouts of a task share it.
+            known_text: text in which the policy may have read ids (the user's messages).
+        """
+        return Episode(self, toolset, seed, known_text, key)
+
+    def episodes(self, task: Task, n: int, salt: str = "") -> list[Episode]:
+        """``n`` episodes of ``task``; ids in its user (and earlier tool) messages count as known.
+
+        Another ``salt`` draws other faults.
+        """
+        texts = (_text(m.get("content")) for m in task.messages if m.get("role") in ("user", "tool"))
+        toolset, known = Toolset(task.tools, task.returns), "\n".join(texts)
+        return [self.episode(toolset, task.sim_seed, known, f"{salt}/{task.id}/{i}") for i in range(n)]
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def call(self, episode: Episode, name: str, arguments: Any) -> ToolResponse:
+        """Answer one call; see ``call_batch``."""
+        return self.call_batch([(episode, name, arguments)])[0]
+
+    def call_batch(self, calls: Sequence[tuple[Episode, str, Any]]) -> list[ToolResponse]:
+        """Responses in the order of ``calls``; calls of one episode take effect in their order.
+
+        Raises:
+            BackendFailed: only with ``on_failure: fail``. Nothing that a model may write raises.
+        """
+        responses: dict[int, ToolResponse] = {}
+        todo = list(range(len(calls)))
+        while todo:  # one call per episode at a time: a later one may depend on what an earlier one returned
+            wave = sorted({id(calls[i][0]): i for i in reversed(todo)}.values())
+            responses |= zip(wave, self._wave([calls[i] for i in wave]), strict=True)
+            todo = [i for i in todo if i not in responses]
+        return [responses[i] for i in range(len(calls))]
+
+    def _wave(self, calls: Sequence[tuple[Episode, str, Any]]) -> list[ToolResponse]:
+        start = time.perf_counter()
+        steps = [self._prepare(*call) for call in calls]
+        pending = [p for p in steps if isinstance(p, _Pending) and (p.fault is None or p.fault == "truncated")]
+        fresh = self._answer(pending)
+        out = [self._finish(p) if isinstance(p, _Pending) else p for p in steps]
+        for (episode, name, arguments), response in zip(calls, out, strict=True):
+            episode.log.append(Record(name, arguments, response))
+        seconds = (time.perf_counter() - start) / len(calls)
+        for p in pending:
+            self.metrics.latency(seconds, cold=p.key in fresh)
+        return out
+
+    def _prepare(self, episode: Episode, name: str, arguments: Any) -> ToolResponse | _Pending:
+        """Checks and draws before anyone is asked: a refusal, or the call as it goes on."""
+        self.metrics.count("calls")
+        checked = self._check(episode, name, arguments) if self.config.mode == "sgls" else _open(name, arguments)
+        if isinstance(checked, ToolResponse):
+            self.metrics.count("refused")
+            return checked
+        tool, arguments, notes = checked
+        if notes:
+            self.metrics.count("coerced")
+        fault = self.faults.draw(episode.key, len(episode.log))
+        if fault:
+            self.metrics.count(f"fault/{fault}")
+        pending = _Pending(episode, name, arguments, tool, tuple(notes), fault)
+        if self.backend.uses_context:
+            pending.context = _context(episode, tool, arguments)
+        pending.key = self._key(pending)
+        return pending
+
+    def _check(
+        self, episode: Episode, name: str, arguments: Any
+    ) -> ToolResponse | tuple[Tool, dict[str, Any], list[str]]:
+        tool = episode.toolset.get(name) if isinstance(name, str) else None
         if tool is None:
-            return _failure_of([unknown_tool(name, sim.tools)])
-        if errors := tool.compiled.errors(arguments):
+            return _failure_of([unknown_tool(name, episode.toolset)])
+        notes: list[str] = []
+        errors = tool.compiled.errors(arguments)
+        if errors and self.config.lenient:
+            arguments, notes = coerce_arguments(tool.compiled, arguments)
+            errors = tool.compiled.errors(arguments)
+        if errors:
             return _failure_of(errors)
-        if sim.returns:
+        if episode.toolset.checks_ids:
             for path, given, schema in id_values(arguments, tool.parameters):
-                if not (given in self._ids or _is_offered(given, schema) or is_mentioned(given, sim.known_text)):
+                known = given in episode.ids or is_offered(given, schema) or is_mentioned(given, episode.known_text)
+                if not known:
                     return failure("not_found", f"{path} not found; use an id that a tool returned")
-        returns = sim.returns.get(name)
-        value: Any
-        if returns is None:
-            value = {"status": "ok"} | {k: v for k, v in _scalars(arguments) if k != "status"}
-        else:
-            value = sim.backend.answer(name, arguments, returns, sim.seed)
-            self._ids.update(text for _, text, _ in id_values(value, returns))
-        return ToolResponse(dumps(value), value)
+        if self.config.state and (deleted := episode.state.gone(tool, arguments)) is not None:
+            return failure("not_found", f"{deleted} not found; it was deleted")
+        return tool, arguments, notes
+
+    def _key(self, p: _Pending) -> bytes:
+        """What the answer depends on. Without a cache every call is its own, and equal keys measure determinism only."""
+        told = (
+            ""
+            if not p.context
+            else "\n".join(f"{r.name}{canonical(r.arguments)}{r.response.content}" for r in p.context)
+        )
+        digest = p.tool.digest if p.tool is not None else p.name
+        return key_of(digest, canonical(p.arguments), told, self.backend.identity, str(p.episode.seed))
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def _answer(self, pending: Sequence[_Pending]) -> set[bytes]:
+        """Fill ``content`` of every call: replayed, from the cache, or fresh. The keys of the fresh ones."""
+        asked: dict[Any, list[_Pending]] = {}
+        for p in pending:
+            if self.config.mode == "sgls" and (recorded := self.recordings.get(p.name, p.arguments)) is not None:
+                p.content, p.source = _content(recorded.response), "replay"
+                self.metrics.count("replayed")
+            elif self.cache is not None and (known := self.cache.get(p.key)) is not None:
+                p.content, p.source = known[0], "cache"
+                self.metrics.count("cache_hits")
+            else:
+                asked.setdefault(p.key if self.cache is not None else id(p), []).append(p)
+        if asked:
+            self._ask(list(asked.values()))
+        for p in pending:
+            if p.source != "replay":
+                self.metrics.answered(p.key, p.content or "")
+        return {group[0].key for group in asked.values()}
+
+    def _ask(self, groups: Sequence[list[_Pending]]) -> None:
+        """Equal calls are asked once."""
+        requests = [self._request(group[0]) for group in groups]
+        for group, request, draft in zip(groups, requests, self.backend.answer(requests), strict=True):
+            self.metrics.count("fresh")
+            self.metrics.count("cache_hits", len(group) - 1)
+            content, source = self._checked(request, draft)
+            if self.cache is not None:
+                # a fallback is for this process only: the next one may find the backend well again
+                content, source = self.cache.put(group[0].key, content, source, keep=source != "fallback")
+            for p in group:
+                p.content, p.source = content, source
+
+    def _request(self, p: _Pending) -> Request:
+        if self.config.mode != "sgls":
+            number = f"{p.episode.key}/{len(p.episode.log)}"
+            seed = int.from_bytes(key_of(number, str(p.episode.seed))[:6], "big")
+            return Request(p.name, p.arguments, None, seed, p.context)
+        examples = tuple(self.recordings.of_tool(p.name)[:_EXAMPLES])
+        return Request(p.name, p.arguments, p.tool, p.episode.seed, p.context, examples)
+
+    def _checked(self, request: Request, draft: Draft) -> tuple[str, str]:
+        """The draft as JSON text that fits the response schema, and whom it is from."""
+        count = self.metrics.count
+        count("prompt_tokens", draft.prompt_tokens)
+        count("tokens", draft.tokens)
+        name = self.backend.identity.split(" ")[0]
+        if draft.failed is not None:
+            count("failed")
+            count(f"failure/{draft.failed}")
+            if self.config.on_failure == "fail":
+                raise BackendFailed(
+                    f"the {name} backend did not answer {request.name}: {draft.failed}; set simulator.on_failure to "
+                    "fallback or pause to go on without it"
+                )
+            return self._fall_back(request)
+        value, strictly = read_json(draft.text) if draft.text is not None else (draft.value, sound(draft.value))
+        if request.tool is None:  # nothing is known of what should have come
+            count("valid_after", value is not NOTHING)
+            count("valid_before", strictly)
+            return _content(draft.text if value is NOTHING else value), name
+        if strictly and request.tool.fits(value):
+            count("valid_before")
+            count("valid_after")
+            return dumps(value), name
+        spare = self._spare.one(request)
+        mended = fit(value, request.tool.returns, spare)
+        if mended == spare or not request.tool.fits(mended):
+            return self._fall_back(request)
+        count("repaired")
+        count("valid_after")
+        return dumps(mended), name
+
+    def _fall_back(self, request: Request) -> tuple[str, str]:
+        value = self._spare.one(request)
+        self.metrics.count("fallbacks")
+        self.metrics.count("valid_after", request.tool is None or request.tool.fits(value))
+        return dumps(value), "fallback"
+
+    def _finish(self, p: _Pending) -> ToolResponse:
+        """The response as the policy sees it, and what the episode learns from it."""
+        if p.fault is not None and p.fault != "truncated":
+            return faulty(p.fault, None)
+        content = p.content if p.content is not None else ""
+        value = _value(content)
+        if p.tool is not None and self.config.mode == "sgls":
+            if self.config.state:
+                new = p.episode.state.overlay(p.tool, p.arguments, value)
+                if new is not value:
+                    value, content = new, dumps(new)
+                p.episode.state.record(p.tool, p.arguments, value)
+            p.episode.ids.update(text for _, text, _ in id_values(value, p.tool.returns))
+        response = ToolResponse(content, value, source=p.source, notes=p.notes)
+        return faulty(p.fault, response) if p.fault else response
 
 
-def id_values(value: Any, schema: Any, name: str = "", path: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(path, text, schema) of each string in ``value`` that is an id.
-
-    It is one when its schema has ``x-id``, or its name ends in ``_id``, or it is an item of a list named ``..._ids``.
-
-    >>> [(path, text) for path, text, _ in id_values({"order_id": "ORD-1", "note": "x"}, {})]
-    [('order_id', 'ORD-1')]
-    """
-    schema = schema if isinstance(schema, dict) else {}
-    if isinstance(value, str):
-        if "x-id" in schema or name.endswith("_id"):
-            yield path, value, schema
-    elif isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        for key, item in value.items():
-            yield from id_values(item, properties.get(key), key, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        item_name = name.removesuffix("s") if name.endswith("_ids") else ""
-        for n, item in enumerate(value):
-            yield from id_values(item, schema.get("items"), item_name, f"{path}.{n}")
+@lru_cache(maxsize=8)
+def _shared(config: str) -> Simulator:
+    return Simulator(SimulatorConfig(**json.loads(config)))
 
 
-def _is_offered(identifier: str, schema: dict[str, Any]) -> bool:
-    """Does the tool itself name the id, as a choice or a default?"""
-    return identifier in [*schema.get("enum", ()), schema.get("const"), schema.get("default")]
+def episode_of(task: Task, sample: int = 0) -> Episode:
+    """An episode of ``task`` against the schema backend, for who needs no simulator of his own."""
+    return _shared('{"cache": ""}').episodes(task, sample + 1)[sample]
 
 
-def is_mentioned(identifier: str, text: str) -> bool:
-    """Does ``identifier`` stand in ``text`` as a whole, not as a piece of a longer word or id?
-
-    >>> is_mentioned("ORD-48", "where is ORD-48?"), is_mentioned("ORD-48", "where is ORD-4821?")
-    (True, False)
-    """
-    whole = rf"(?<![A-Za-z0-9_-]){re.escape(identifier)}(?![A-Za-z0-9_-])"
-    return bool(identifier) and re.search(whole, text) is not None
+def _open(name: str, arguments: Any) -> ToolResponse | tuple[None, dict[str, Any], list[str]]:
+    """Mode ``without_schema``: any name and any object go; only what is no JSON is refused."""
+    if not isinstance(name, str) or not isinstance(arguments, dict) or refusal({"name": name, "arguments": arguments}):
+        return failure("invalid", "a call needs a name and an object of arguments")
+    return None, arguments, []
 
 
-def _scalars(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield from ((k, plain_number(v)) for k, v in sorted(arguments.items()) if not isinstance(v, (dict, list)))
+def _context(episode: Episode, tool: Tool | None, arguments: dict[str, Any]) -> tuple[Record, ...]:
+    """The lines of the log that bear on a call: writes, and calls that share an id with it; the last few."""
+    asked = {text for _, text, _ in id_values(arguments, tool.parameters)} if tool is not None else set()
+    kept = []
+    for record in episode.log:
+        own = episode.toolset.get(record.name) if record.name else None
+        if not record.response.ok or not isinstance(record.arguments, Mapping):
+            continue
+        if (
+            tool is None
+            or (own is not None and own.effect != "read")
+            or any(i in record.response.content for i in asked)
+        ):
+            kept.append(record)
+    return tuple(kept[-_CONTEXT:])
+
+
+def _content(value: Any) -> str:
+    """A response as text: JSON, or the text itself where it is none."""
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _value(content: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return content
 
 
 def _text(content: Any) -> str:

@@ -37,6 +37,7 @@ __all__ = [
     "canonical",
     "compile_tool",
     "parameters_of",
+    "plain_validator",
     "unknown_tool",
     "validate_arguments",
 ]
@@ -104,8 +105,7 @@ class CompiledSchema:
         except SchemaError as err:
             where = ".".join(map(str, err.absolute_path)) or "top level"
             raise ValueError(f"tool {name!r}: parameters are no valid JSON Schema at {where}: {err.message}") from err
-        cls = validators.extend(base, {"multipleOf": _multiple_of, "pattern": _pattern})
-        self._validator = cls(self.root, format_checker=format_checker(), registry=Registry())
+        self._validator = plain_validator(self.root)
 
     def errors(self, arguments: Any) -> list[ArgumentError]:
         """See ``validate_arguments``."""
@@ -120,6 +120,26 @@ class CompiledSchema:
         except re.error as err:
             raise ValueError(f"tool {self.name!r}: Python cannot compile a name in patternProperties: {err}") from err
         return sorted(found, key=lambda e: (CODES.index(e.code), e.path, e.message))
+
+    def refused(self, arguments: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        """(path, schema) of each value whose type or choice is refused, alternatives included."""
+        if refusal(arguments) is None:
+            yield from _refused(self._validator.iter_errors(arguments))
+
+
+def _refused(errors: Iterable[Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    for err in errors:
+        if err.validator in ("type", "enum", "const"):
+            yield tuple(err.absolute_path), err.schema
+        elif err.validator in ("anyOf", "oneOf"):
+            yield from _refused(err.context)
+
+
+def plain_validator(schema: dict[str, Any]) -> Any:
+    """A jsonschema validator for a response: formats and decimal ``multipleOf`` as for arguments, objects left open."""
+    base: Any = validators.validator_for(schema, default=Draft202012Validator)
+    cls = validators.extend(base, {"multipleOf": _multiple_of, "pattern": _pattern})
+    return cls(schema, format_checker=format_checker(), registry=Registry())
 
 
 def parameters_of(tool: dict[str, Any]) -> tuple[str, dict[str, Any]]:

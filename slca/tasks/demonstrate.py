@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slca.simulator.response import ToolResponse
-from slca.simulator.simulator import Episode, Simulator
+from slca.simulator.simulator import Episode, episode_of
 from slca.tasks.catalogue import catalogue
 from slca.tasks.generate import draw_arguments
 from slca.tasks.phrases import ASK_BACK, EMPTY, FAILED, NO_TOOL
@@ -76,7 +76,7 @@ def demonstrate(task: Task, seed: int, noise: Noise) -> Demonstration:
         if rng.random() >= noise.needless_call:
             return Demonstration([DemoTurn(reply=_decline(task, rng))])
         steps = [[_invented_call(task, rng)]]
-    episode = Simulator.for_task(task).episode()
+    episode = episode_of(task)
     turns = []
     for step in _damaged(task, steps, noise, rng):
         turns.append(DemoTurn(step, [episode.call(c.name, c.arguments) for c in step]))
