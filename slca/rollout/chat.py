@@ -196,10 +196,10 @@ def signature(function: dict[str, Any]) -> str:
 def _fields(schema: dict[str, Any], depth: int) -> str:
     required = schema.get("required") or ()
     fields = (schema.get("properties") or {}).items()
-    return ", ".join(f"{key}{'' if key in required else '?'}: {_type(value, depth)}" for key, value in fields)
+    return ", ".join(f"{key}{'' if key in required else '?'}: {type_text(value, depth)}" for key, value in fields)
 
 
-def _type(schema: Any, depth: int) -> str:
+def type_text(schema: Any, depth: int = 0) -> str:
     """A JSON Schema in TypeScript's manner; what has no short form is ``any``."""
     if not isinstance(schema, dict) or depth >= _DEPTH:
         return "any"
@@ -207,12 +207,12 @@ def _type(schema: Any, depth: int) -> str:
         return "|".join(json.dumps(v, ensure_ascii=False) for v in schema.get("enum", [schema.get("const")]))
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
-        return "|".join(_type(option, depth + 1) for option in options)
+        return "|".join(type_text(option, depth + 1) for option in options)
     kind = schema.get("type", "any")
     if isinstance(kind, list):
-        return "|".join(_type({**schema, "type": k}, depth + 1) for k in kind)
+        return "|".join(type_text({**schema, "type": k}, depth + 1) for k in kind)
     if kind == "array":
-        items = _type(schema.get("items"), depth + 1)
+        items = type_text(schema.get("items"), depth + 1)
         return f"({items})[]" if "|" in items else f"{items}[]"
     if kind == "object" and schema.get("properties"):
         return "{" + _fields(schema, depth + 1) + "}"

@@ -27,6 +27,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any
 
+from slca.simulator.coerce import NOTHING
 from slca.simulator.flatten import flatten, merge
 from slca.simulator.jsonvalue import canonical, plain_number
 from slca.simulator.normalise import HopelessSchema
@@ -138,17 +139,24 @@ def _choice(values: list[Any]) -> Maker:
     return lambda key, path, arguments: _normalised(values[draw(key, path, len(values))])
 
 
+def echoed(source: str, arguments: dict[str, Any]) -> Any:
+    """The argument that ``x-echo: source`` names, ``NOTHING`` where it was not given."""
+    value: Any = arguments
+    for step in [source] if source in arguments else source.split("."):
+        if not isinstance(value, dict) or step not in value:
+            return NOTHING
+        value = value[step]
+    return _normalised(value)
+
+
 def _echo(make: Maker, source: str, as_text: bool) -> Maker:
     """The argument named ``source`` when given (as text where the schema wants a string), else what ``make`` makes."""
-    steps = source.split(".")
 
     def echo(key: bytes, path: str, arguments: dict[str, Any]) -> Any:
-        value: Any = arguments
-        for step in [source] if source in arguments else steps:
-            if not isinstance(value, dict) or step not in value:
-                return make(key, path, arguments)
-            value = value[step]
-        return canonical(value) if as_text and not isinstance(value, str) else _normalised(value)
+        value = echoed(source, arguments)
+        if value is NOTHING:
+            return make(key, path, arguments)
+        return canonical(value) if as_text and not isinstance(value, str) else value
 
     return echo
 
