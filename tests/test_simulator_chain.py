@@ -139,7 +139,7 @@ def test_a_backend_that_fails_falls_back_or_stops_as_configured():
     assert ask(sim).source == "fallback" and ask(sim, "B").ok
     assert sim.metrics.summary()["failures"] == {"timeout": 1}
     with pytest.raises(
-        BackendFailed, match="the written backend did not answer get_stock: timeout; set simulator.on_failure"
+        BackendFailed, match="the written backend did not answer get_stock: timeout; start it again, or go on"
     ):
         ask(simulator(Draft(failed="timeout"), on_failure="fail"))
 

@@ -44,11 +44,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Draft:
-    """A backend's answer, not yet checked: ``text`` that a model wrote, or a ``value``; ``failed`` says why none came."""
+    """A backend's answer, not yet checked: ``text`` that a model wrote, or a ``value``; ``failed`` says why none came.
+
+    ``fatal``: and none will come until someone mends the configuration (a wrong key, no such model).
+    """
 
     text: str | None = None
     value: Any = None
     failed: str | None = None
+    fatal: bool = False
     prompt_tokens: int = 0
     tokens: int = 0
 

@@ -35,7 +35,7 @@ _EXAMPLES = 2  # recorded answers that a backend is told
 
 
 class BackendFailed(RuntimeError):
-    """The backend gave no answer and the configuration says ``on_failure: fail``."""
+    """The backend gave no answer, and the configuration says not to go on without it."""
 
 
 @dataclass(eq=False)
@@ -136,7 +136,8 @@ class Simulator:
         """Responses in the order of ``calls``; calls of one episode take effect in their order.
 
         Raises:
-            BackendFailed: only with ``on_failure: fail``. Nothing that a model may write raises.
+            BackendFailed: with ``on_failure: fail``, or ``pause`` where waiting does not help. Nothing that a model may
+                write raises.
         """
         responses: dict[int, ToolResponse] = {}
         todo = list(range(len(calls)))
@@ -261,10 +262,11 @@ class Simulator:
         if draft.failed is not None:
             count("failed")
             count(f"failure/{draft.failed}")
-            if self.config.on_failure == "fail":
+            if self.config.on_failure == "fail" or (draft.fatal and self.config.on_failure == "pause"):
+                mend = "mend its settings" if draft.fatal else "start it again"
                 raise BackendFailed(
-                    f"the {name} backend did not answer {request.name}: {draft.failed}; set simulator.on_failure to "
-                    "fallback or pause to go on without it"
+                    f"the {name} backend did not answer {request.name}: {draft.failed}; {mend}, or go on without it with "
+                    "simulator.on_failure=fallback"
                 )
             return self._fall_back(request)
         value, strictly = read_json(draft.text) if draft.text is not None else (draft.value, sound(draft.value))
