@@ -21,6 +21,7 @@ from slca.rewards.hierarchy import score
 from slca.rollout.agent import Sampling, rollout_groups
 from slca.rollout.rollout import Rollout
 from slca.runs import Run
+from slca.simulator.fidelity import measure_fidelity
 from slca.simulator.metrics import lines
 from slca.simulator.options import simulator_name
 from slca.simulator.simulator import Simulator
@@ -106,6 +107,7 @@ def run_cell(
         began = time.monotonic()
         policy = load_policy(config.policy.checkpoint, config.policy.chat)
         simulator = make_simulator(config)
+        trainer = None
         if config.label != START:
             trainer = Trainer(
                 config, run, make_method(config.method.name, **config.method.options), policy, train_tasks(config),
@@ -113,9 +115,12 @@ def run_cell(
             )  # fmt: skip
             trainer.train(on_step)
         summary = evaluate_policy(config, policy, run.folder, simulator)
-        for line in lines(simulator.metrics.summary()):
+        if simulator.recordings.held_out:
+            measure_fidelity(simulator, [*train_tasks(config), *test_tasks(config)])
+        simulated = trainer.simulated() if trainer is not None else simulator.metrics.summary()
+        for line in lines(simulated):
             print(line)
-        run.finish({"eval": summary, "simulator": simulator.metrics.summary()}, seconds=time.monotonic() - began)
+        run.finish({"eval": summary, "simulator": simulated}, seconds=time.monotonic() - began)
     return run
 
 

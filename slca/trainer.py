@@ -28,6 +28,7 @@ from slca.rewards.judge import Judge
 from slca.rollout.agent import Engine, Sampling, rollout_groups
 from slca.rollout.rollout import Rollout
 from slca.runs import Run
+from slca.simulator.metrics import merge
 from slca.simulator.simulator import Simulator
 from slca.tasks.task import Task
 
@@ -127,6 +128,11 @@ class Trainer:
             self.reference = copy.deepcopy(policy.model).eval().requires_grad_(False)
         self.policy.model, self.optimizer = self.accelerator.prepare(policy.model, self.optimizer)
         self.totals: dict[str, float] = {}
+        self._simulated: dict[str, Any] | None = None  # what the simulator did before this process
+
+    def simulated(self) -> dict[str, Any]:
+        """What the simulator did in this run, also before an interruption."""
+        return merge(self._simulated, self.simulator.metrics.summary())
 
     # -- one step ---------------------------------------------------------------------------------------------
 
@@ -256,7 +262,8 @@ class Trainer:
             every = self.config.train.checkpoint_every
             if (step + 1) % every == 0 or step + 1 == steps:
                 self.run.save_rollouts(step, rollout_records(batch))
-                self.run.save_checkpoint(step + 1, self._weights(), self.optimizer, {"totals": dict(self.totals)})
+                extra = {"totals": dict(self.totals), "simulator": self.simulated()}
+                self.run.save_checkpoint(step + 1, self._weights(), self.optimizer, extra)
 
     def _weights(self) -> dict[str, Tensor]:
         return dict(self.accelerator.unwrap_model(self.policy.model).state_dict())
@@ -268,7 +275,7 @@ class Trainer:
             return 0
         step, path = found
         extra = self.run.load_checkpoint(path, self.policy.model, self.optimizer)
-        self.totals = dict(extra["totals"])
+        self.totals, self._simulated = dict(extra["totals"]), extra.get("simulator")
         return step
 
 

@@ -87,6 +87,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, stop: int
         resumed.train()
         assert without_times(run) == rows and len(rows) == 4
     assert same(weights(resumed), weights(whole)) and not same(weights(whole), start)
+    assert resumed.simulated()["calls"] == whole.simulated()["calls"] > 0  # what happened before counts too
 
 
 def test_kill_9_at_any_moment_loses_nothing(tmp_path: Path) -> None:

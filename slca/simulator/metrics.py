@@ -17,6 +17,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.fidelity: dict[str, float] | None = None
         self._cold: deque[float] = deque(maxlen=_KEPT)
         self._warm: deque[float] = deque(maxlen=_KEPT)
         self._seen: OrderedDict[bytes, int] = OrderedDict()
@@ -46,7 +47,8 @@ class Metrics:
         """Rates are None where nothing was counted.
 
         ``schema_valid_before``: share of fresh answers that fitted their schema as they came; ``_after``: after repair.
-        ``determinism``: share of repeated calls that got an equal answer. Latencies in milliseconds per call.
+        ``determinism``: share of repeated calls that got an equal answer. ``fidelity``: agreement with held-out recorded
+        answers (``replay.agreement``), where it was measured. Latencies in milliseconds per call.
         """
         with self._lock:
             c = dict(self.counts)
@@ -69,6 +71,7 @@ class Metrics:
             "latency_known_ms": _percentiles(self._warm),
             "prompt_tokens": get["prompt_tokens"],
             "tokens": get["tokens"],
+            "fidelity": self.fidelity,
             "faults": {k.removeprefix("fault/"): n for k, n in sorted(c.items()) if k.startswith("fault/")},
             "failures": {k.removeprefix("failure/"): n for k, n in sorted(c.items()) if k.startswith("failure/")},
         }
@@ -125,6 +128,11 @@ def lines(summary: Mapping[str, Any]) -> list[str]:
             out.append(f"  {name} call: p50 {summary[key]['p50']:.3g} ms, p95 {summary[key]['p95']:.3g} ms")
     if summary["tokens"]:
         out.append(f"  tokens: {summary['prompt_tokens']} read, {summary['tokens']} written")
+    if found := summary.get("fidelity"):
+        overlap, types = 100 * found["field_overlap"], 100 * found["type_agreement"]
+        out.append(
+            f"  {found['n']:.0f} held-out recorded answers: fields overlap {overlap:.1f} %, types agree {types:.1f} %"
+        )
     for key in ("faults", "failures"):
         if summary[key]:
             out.append(f"  {key}: " + ", ".join(f"{k} {n}" for k, n in summary[key].items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from slca.simulator.cache import Cache, key_of
 from slca.simulator.coerce import NOTHING, coerce_arguments
 from slca.simulator.faults import Faults, faulty
 from slca.simulator.ids import id_values, is_mentioned, is_offered
+from slca.simulator.infer import schema_of
 from slca.simulator.jsonvalue import canonical, refusal
 from slca.simulator.metrics import Metrics
 from slca.simulator.options import SimulatorConfig
@@ -105,6 +106,7 @@ class Simulator:
         self.backend = backend if backend is not None else BACKENDS[config.backend](config)
         self.metrics = Metrics()
         self._spare = SchemaBackend()
+        self._told: dict[str, Tool] = {}  # digest of a tool without response schema -> what its recorded answers tell
 
     # -- episodes -------------------------------------------------------------------------------------------------
 
@@ -185,6 +187,7 @@ class Simulator:
         tool = episode.toolset.get(name) if isinstance(name, str) else None
         if tool is None:
             return _failure_of([unknown_tool(name, episode.toolset)])
+        tool = self._learned(tool) if tool.inferred else tool
         notes: list[str] = []
         errors = tool.compiled.errors(arguments)
         if errors and self.config.lenient:
@@ -200,6 +203,20 @@ class Simulator:
         if self.config.state and (deleted := episode.state.gone(tool, arguments)) is not None:
             return failure("not_found", f"{deleted} not found; it was deleted")
         return tool, arguments, notes
+
+    def _learned(self, tool: Tool) -> Tool:
+        """``tool`` with the response schema that its recorded answers have, where there are any; kept with the cache."""
+        if (known := self._told.get(tool.digest)) is not None:
+            return known
+        values = [r.response for r in self.recordings.of_tool(tool.name)]
+        learned = tool
+        if values:
+            text = json.dumps(schema_of(values))
+            key = key_of("response schema", tool.digest, *map(canonical, values))
+            text = (self.cache.schema(key, text) if self.cache is not None else None) or text
+            learned = replace(tool, returns=json.loads(text), digest=key_of(tool.digest, text).hex())
+        self._told[tool.digest] = learned
+        return learned
 
     def _key(self, p: _Pending) -> bytes:
         """What the answer depends on. Without a cache every call is its own, and equal keys measure determinism only."""
