@@ -277,15 +277,15 @@ def _shown(path: Path) -> str:
 # -- deriving ---------------------------------------------------------------------------------------------------
 
 
-def from_dict(data: Mapping[str, Any]) -> Config:
-    """The config of ``to_dict``, checked as a file is."""
+def from_dict(data: Mapping[str, Any], place: str = "config record") -> Config:
+    """The config of ``to_dict``, checked as a file is; what is left out has its default. ``place`` is named in errors."""
     values: dict[str, tuple[Any, str]] = {}
     for key, value in data.items():
         if key in _sections() and isinstance(value, Mapping):
             for inner, leaf in value.items():
-                _put(values, f"{key}.{inner}", leaf, "config record")
+                _put(values, f"{key}.{inner}", leaf, place)
         else:
-            _put(values, key, value, "config record")
+            _put(values, key, value, place)
     return _build(values)
 
 

@@ -46,7 +46,12 @@ def effect_of(name: str, function: dict[str, Any]) -> str:
     annotations = function.get("annotations")
     if isinstance(annotations, dict) and annotations.get("readOnlyHint") is True:
         return "read"
-    return next((_EFFECT_OF[w] for w in words(name) if w in _EFFECT_OF), "read")
+    return verb_effect(name) or "read"
+
+
+def verb_effect(name: str) -> str | None:
+    """The effect that the first known verb in ``name`` tells, None without one."""
+    return next((_EFFECT_OF[w] for w in words(name) if w in _EFFECT_OF), None)
 
 
 def noun_of(name: str) -> str:

@@ -7,6 +7,7 @@ grammar leaves no choice about (names of fields, brackets) is not sampled but fe
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -44,6 +45,7 @@ class LLMBackend:
     ) -> None:
         from llguidance.hf import from_tokenizer
 
+        self._lock = threading.Lock()  # one batch at a time: a server has several threads
         self.engine, self.tokenizer = TransformersEngine(model), tokenizer
         self.temperature, self.max_tokens, self.batch_size = temperature, max_tokens, batch_size
         self.identity = f"llm {name} temperature {temperature:g} tokens {max_tokens}"
@@ -70,6 +72,10 @@ class LLMBackend:
     @torch.no_grad()
     def answer(self, requests: Sequence[Request]) -> list[Draft]:
         """Drafts in the order of ``requests``. An answer depends on its request and seed, not on the batch."""
+        with self._lock:
+            return self._answer(requests)
+
+    def _answer(self, requests: Sequence[Request]) -> list[Draft]:
         drafts: list[Draft | None] = [None] * len(requests)
         prompts = [self._prompt(r) for r in requests]
         order = sorted(range(len(requests)), key=lambda i: (_head(requests[i]), len(prompts[i]), i))
