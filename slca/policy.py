@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -23,6 +24,7 @@ from slca.rollout.chat import SPECIAL_TOKENS, chat_format
 ASSETS = Path(__file__).parent / "assets"
 #: Names of embedded checkpoints, usable wherever a checkpoint folder is.
 EMBEDDED = ("tiny-base", smollm2.NAME)
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 @dataclass
@@ -50,18 +52,36 @@ def _folder_of(name: str | Path) -> Path:
 
 
 def resolve_checkpoint(name: str | Path) -> Path:
-    """Folder of an embedded name or of a path; FileNotFoundError with what exists otherwise.
+    """Folder of a checkpoint: an embedded name, a folder, or a model of the Hub (``owner/name``, safetensors only).
 
-    ``smollm2`` is built when it is first asked for.
+    ``smollm2`` is built when it is first asked for; a model of the Hub is downloaded, or taken from the Hub's own
+    cache where ``HF_HUB_OFFLINE`` is set.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint; says what there is.
     """
     path = smollm2.build() if str(name) == smollm2.NAME else _folder_of(name)
     if not (path / "config.json").is_file():
+        if isinstance(name, str) and not path.exists() and _HUB_NAME.fullmatch(name):
+            return _from_hub(name)
         known = ", ".join(EMBEDDED)
         raise FileNotFoundError(
-            f"no checkpoint at {name!r} (no config.json there); give a folder or one of: {known}. "
+            f"no checkpoint at {name!r} (no config.json there); give a folder, a model of the Hub, or one of: {known}. "
             "`make tiny-base` builds the embedded one."
         )
     return path
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]))
+    except Exception as err:  # many kinds: offline, no such model, gated
+        raise FileNotFoundError(
+            f"no folder {name!r}, and the Hub gave no model of that name ({type(err).__name__}: {str(err)[:200]}); unset "
+            "HF_HUB_OFFLINE to download it"
+        ) from err
 
 
 def checkpoint_digest(name: str | Path) -> str | None:
@@ -82,8 +102,8 @@ def checkpoint_digest(name: str | Path) -> str | None:
     return digest.hexdigest()[:16]
 
 
-def load_policy(checkpoint: str | Path, chat: str | None = None, dtype: torch.dtype = torch.float32) -> Policy:
-    """Load a checkpoint with the shared-prefix attention set. ``chat`` overrides the folder's chat format."""
+def load_model(checkpoint: str | Path, dtype: torch.dtype = torch.float32) -> tuple[Any, Any, dict[str, Any]]:
+    """(model with the shared-prefix attention set, tokenizer, what ``slca.json`` says; {} without one)."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from slca.packing import prepare_model
@@ -94,6 +114,12 @@ def load_policy(checkpoint: str | Path, chat: str | None = None, dtype: torch.dt
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True, local_files_only=True)
     prepare_model(model)
+    return model, tokenizer, meta
+
+
+def load_policy(checkpoint: str | Path, chat: str | None = None, dtype: torch.dtype = torch.float32) -> Policy:
+    """Load a checkpoint as a policy. ``chat`` overrides the folder's chat format."""
+    model, tokenizer, meta = load_model(checkpoint, dtype)
     return Policy(model, TextCodec(tokenizer, chat_format(chat or meta.get("chat", "hermes"))), str(checkpoint))
 
 

@@ -37,13 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
             server.requests.append((dict(self.headers), body))
-            server.now += 1
-            server.most = max(server.most, server.now)
-        try:
-            getattr(self, f"act_{server.next()}")(body)
-        finally:
-            with server.lock:
-                server.now -= 1
+        getattr(self, f"act_{server.next()}")(body)
 
     def send(self, status, text, **headers):
         data = text.encode()
@@ -63,7 +57,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send(200, self.completion(self.server.content))
 
     def act_slow(self, body):
+        """Counts how many wait at once."""
+        with self.server.lock:
+            self.server.now += 1
+            self.server.most = max(self.server.most, self.server.now)
         time.sleep(0.1)
+        with self.server.lock:
+            self.server.now -= 1
         self.act_ok(body)
 
     def act_hang(self, body):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers import random_policy
 
-from slca.policy import checkpoint_digest, load_policy, save_policy
+from slca.policy import ASSETS, checkpoint_digest, load_policy, resolve_checkpoint, save_policy
 from slca.rollout.agent import Limits, Sampling, rollout_groups
 from slca.rollout.chat import SPECIAL_TOKENS
 from slca.rollout.engine import TransformersEngine
@@ -121,3 +121,25 @@ def test_training_lowers_the_loss() -> None:
     seen: list[float] = []
     done = train_sft(policy, lambda k: examples, 100, 4000, report=lambda r: seen.append(r["loss"]))
     assert done["steps"] == 100 and len(seen) == 2 and seen[1] < seen[0]
+
+
+def test_a_model_of_the_hub_is_fetched_by_name_without_pickles(tmp_path, monkeypatch):
+    asked = []
+
+    def download(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(ASSETS / "tiny-base")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert resolve_checkpoint("some-owner/some.model-1") == ASSETS / "tiny-base"
+    assert asked[0][0] == "some-owner/some.model-1" and not any("bin" in p or p == "*" for p in asked[0][1])
+
+    def refuse(name, allow_patterns):
+        raise OSError("offline")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+    with pytest.raises(FileNotFoundError, match="no folder 'a/b', and the Hub .*OSError: offline.*HF_HUB_OFFLINE"):
+        resolve_checkpoint("a/b")
+    (tmp_path / "own").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no config.json there"):
+        resolve_checkpoint(str(tmp_path / "own"))

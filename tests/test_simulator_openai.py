@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+from fake_endpoint import endpoint
 
 from slca.simulator.backends import Request
 from slca.simulator.breaker import Breaker
@@ -11,7 +12,6 @@ from slca.simulator.openai_backend import OpenAIBackend
 from slca.simulator.options import SimulatorConfig
 from slca.simulator.simulator import BackendFailed, Simulator
 from slca.simulator.toolset import Toolset
-from tests.fake_endpoint import endpoint
 
 TOOL = {"name": "get_stock", "parameters": {"type": "object", "properties": {"symbol": {"type": "string"}}}}
 PRICE, OPEN = {"type": "number", "minimum": 0}, {"type": "boolean"}

@@ -60,14 +60,15 @@ class LLMBackend:
         Raises:
             ValueError: there is no such checkpoint, or it cannot be loaded.
         """
-        from slca.policy import load_policy
+        from slca.policy import load_model
 
+        gpu = torch.cuda.is_available()
         try:
-            policy = load_policy(config.model)
+            model, tokenizer, _ = load_model(config.model, torch.bfloat16 if gpu else torch.float32)
         except (OSError, RuntimeError) as err:
             raise ValueError(f"simulator.model {config.model!r}: {err}") from err
-        model = policy.model.to("cuda" if torch.cuda.is_available() else "cpu").requires_grad_(False)
-        return cls(model, policy.codec.tokenizer, config.model, config.temperature, config.max_tokens, config.batch_size)
+        model = model.to("cuda" if gpu else "cpu").requires_grad_(False)
+        return cls(model, tokenizer, config.model, config.temperature, config.max_tokens, config.batch_size)
 
     @torch.no_grad()
     def answer(self, requests: Sequence[Request]) -> list[Draft]:
