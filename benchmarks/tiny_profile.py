@@ -21,8 +21,9 @@ import torch
 from slca.config_load import load_config
 from slca.packing import completion_logprobs, pack
 from slca.policy import load_policy
-from slca.rollout.agent import Limits, Sampling, rollout_groups
+from slca.rollout.agent import Sampling, rollout_groups
 from slca.rollout.engine import TransformersEngine
+from slca.rollout.options import Limits
 from slca.rollout.rollout import Rollout
 from slca.tasks.generate import generate
 

@@ -13,7 +13,7 @@ import torch
 
 from baselines import make_method
 from eval.in_domain import evaluate
-from slca.assembly import make_engine, make_judge, make_limits, make_rewards, make_simulator, test_tasks, train_tasks
+from slca.assembly import make_engine, make_judge, make_simulator, test_tasks, train_tasks
 from slca.config import Config, config_hash, with_label
 from slca.config_load import ConfigError, for_arm, load_config
 from slca.policy import Policy, load_policy
@@ -78,8 +78,8 @@ def evaluate_policy(config: Config, policy: Policy, folder: Path, simulator: Sim
     The judge's noise belongs to training, where it stands for the moods of a real judge; here it would only blur what
     is measured, so the same rubric judges without it.
     """
-    engine, limits = make_engine(config, policy), make_limits(config)
-    judge, rewards = make_judge(config, noise=0.0), make_rewards(config)
+    engine, limits = make_engine(config, policy), config.rollout
+    judge, rewards = make_judge(config, noise=0.0), config.rewards
     simulator = simulator or make_simulator(config)
 
     def rollouts(tasks: Sequence[Task], samples: int, greedy: bool, seed: int) -> list[list[Rollout]]:
@@ -111,7 +111,7 @@ def run_cell(
         if config.label != START:
             trainer = Trainer(
                 config, run, make_method(config.method.name, **config.method.options), policy, train_tasks(config),
-                make_judge(config), make_rewards(config), make_engine(config, policy), simulator,
+                make_judge(config), config.rewards, make_engine(config, policy), simulator,
             )  # fmt: skip
             trainer.train(on_step)
         summary = evaluate_policy(config, policy, run.folder, simulator)

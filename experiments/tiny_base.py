@@ -19,11 +19,13 @@ from pathlib import Path
 import torch
 
 from slca.policy import ASSETS, Policy, TinyConfig, build_tiny, save_policy, train_tokenizer
-from slca.rewards.hierarchy import RewardConfig, score
+from slca.rewards.hierarchy import score
 from slca.rewards.judge import RubricJudge
-from slca.rollout.agent import Limits, Sampling, rollout_groups
+from slca.rewards.options import RewardConfig
+from slca.rollout.agent import Sampling, rollout_groups
 from slca.rollout.chat import END, ChatFormat, chat_format
 from slca.rollout.engine import TransformersEngine
+from slca.rollout.options import Limits
 from slca.sft import Example, encode_demonstration, train_sft
 from slca.tasks.cipher import Cipher, make_cipher
 from slca.tasks.demonstrate import Noise, demonstrate

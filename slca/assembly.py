@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from slca.config import Config
 from slca.policy import Policy
-from slca.rewards.hierarchy import RewardConfig
 from slca.rewards.judge import JUDGES, Judge
-from slca.rollout.agent import Engine, Limits
+from slca.rollout.agent import Engine
 from slca.rollout.engine import TransformersEngine
 from slca.simulator.simulator import Simulator
 from slca.tasks.generate import generate
@@ -22,11 +21,6 @@ def make_engine(config: Config, policy: Policy) -> Engine:
     return ENGINES[config.rollout.engine](policy.model, max_rows=config.rollout.max_rows)
 
 
-def make_limits(config: Config) -> Limits:
-    r = config.rollout
-    return Limits(r.max_turns, r.max_calls, r.max_tokens, r.max_context)
-
-
 def make_simulator(config: Config) -> Simulator:
     return Simulator(config.simulator)
 
@@ -35,19 +29,6 @@ def make_judge(config: Config, noise: float | None = None) -> Judge:
     """The judge that the config names; ``noise`` in place of the config's."""
     r = config.rewards
     return JUDGES[r.judge](noise=r.judge_noise if noise is None else noise, seed=r.judge_seed)
-
-
-def make_rewards(config: Config) -> RewardConfig:
-    r = config.rewards
-    return RewardConfig(
-        weights=r.weights,
-        w_process=r.w_process,
-        w_summary=r.w_summary,
-        no_call_score=r.no_call_score,
-        abstention=r.abstention,
-        verifier_votes=r.verifier_votes,
-        verifier_flip=r.verifier_flip,
-    )
 
 
 def train_tasks(config: Config) -> list[Task]:

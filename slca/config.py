@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from slca.rewards.options import RewardConfig
+from slca.rollout.options import Limits
 from slca.simulator.options import SimulatorConfig
 
 
@@ -36,29 +38,13 @@ class TasksConfig:
 
 
 @dataclass(frozen=True)
-class RolloutConfig:
+class RolloutConfig(Limits):
+    """``max_rows``: rollouts that the engine samples at once (memory, not the result)."""
+
     engine: str = "transformers"
     group_size: int = 8
-    max_turns: int = 4
-    max_calls: int = 8
-    max_tokens: int = 96
-    max_context: int = 768
     temperature: float = 1.0
     max_rows: int = 128
-
-
-@dataclass(frozen=True)
-class RewardsConfig:
-    weights: str | dict[str, Any] = "paper"
-    w_process: float = 1.0
-    w_summary: float = 1.0
-    no_call_score: float = -0.5
-    abstention: bool = False
-    verifier_votes: int = 3
-    verifier_flip: float = 0.0
-    judge: str = "rubric"
-    judge_noise: float = 0.0
-    judge_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +100,7 @@ class Config:
     tasks: TasksConfig = field(default_factory=TasksConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     simulator: SimulatorConfig = field(default_factory=SimulatorConfig)
-    rewards: RewardsConfig = field(default_factory=RewardsConfig)
+    rewards: RewardConfig = field(default_factory=RewardConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     matrix: MatrixConfig = field(default_factory=MatrixConfig)

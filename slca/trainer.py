@@ -16,15 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slca.assembly import make_limits, make_simulator
+from slca.assembly import make_simulator
 from slca.config import Config
 from slca.credit import Credit, GroupBatch, Method, advantage_stats
 from slca.objective import clipped_surrogate
 from slca.packing import completion_logprobs, pack
 from slca.policy import Policy
 from slca.rewards.breakdown import RewardBreakdown
-from slca.rewards.hierarchy import RewardConfig, reward_tensors, score
+from slca.rewards.hierarchy import reward_tensors, score
 from slca.rewards.judge import Judge
+from slca.rewards.options import RewardConfig
 from slca.rollout.agent import Engine, Sampling, rollout_groups
 from slca.rollout.rollout import Rollout
 from slca.runs import Run
@@ -144,7 +145,7 @@ class Trainer:
         sampling = Sampling(config.rollout.temperature, seed=config.seed * 1_000_003 + step)
         size = config.rollout.group_size
         groups = rollout_groups(
-            tasks, size, self.engine, self.policy.codec, make_limits(config), sampling, self.simulator
+            tasks, size, self.engine, self.policy.codec, config.rollout, sampling, self.simulator
         )
         scored = [
             [score(task, rollout, self.judge, self.rewards) for rollout in group]

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from baselines import METHODS, make_method
 from slca.credit import SLCA, GroupBatch, group_normalise
-from slca.rewards.hierarchy import RewardConfig, score
+from slca.rewards.hierarchy import score
 from slca.rewards.judge import RubricJudge
+from slca.rewards.options import RewardConfig
 from slca.segments import SUMMARY, TOOL
 from slca.simulator.simulator import episode_of
 from slca.trainer import stack

@@ -8,9 +8,10 @@ import torch
 from helpers import make_task, random_policy
 
 from slca.policy import Policy, load_policy
-from slca.rollout.agent import Conversation, Limits, Sampling, answer_turns, rollout_groups
+from slca.rollout.agent import Conversation, Sampling, answer_turns, rollout_groups
 from slca.rollout.chat import END
 from slca.rollout.engine import TransformersEngine, choose, uniforms
+from slca.rollout.options import Limits
 from slca.rollout.rollout import Rollout
 from slca.tasks.generate import generate
 

@@ -11,9 +11,10 @@ import torch
 from helpers import random_policy
 
 from slca.policy import ASSETS, checkpoint_digest, load_policy, resolve_checkpoint, save_policy
-from slca.rollout.agent import Limits, Sampling, rollout_groups
+from slca.rollout.agent import Sampling, rollout_groups
 from slca.rollout.chat import SPECIAL_TOKENS
 from slca.rollout.engine import TransformersEngine
+from slca.rollout.options import Limits
 from slca.sft import batches, encode_demonstration, lm_loss, train_sft
 from slca.tasks.cipher import make_cipher
 from slca.tasks.demonstrate import Noise, demonstrate
@@ -57,8 +58,9 @@ def test_the_embedded_policy_is_small_and_says_where_it_comes_from() -> None:
 
 
 def test_the_embedded_policy_knows_the_task_and_leaves_something_to_gain() -> None:
-    from slca.rewards.hierarchy import RewardConfig, score
+    from slca.rewards.hierarchy import score
     from slca.rewards.judge import RubricJudge
+    from slca.rewards.options import RewardConfig
 
     policy = load_policy("tiny-base")
     tasks = [t for t in generate(120, "test_seen", 5) if t.needs_call]

@@ -9,8 +9,9 @@ from helpers_rollouts import call_text, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca.rewards.hierarchy import RewardConfig, reward_tensors, score
+from slca.rewards.hierarchy import reward_tensors, score
 from slca.rewards.judge import RubricJudge, invented, states
+from slca.rewards.options import RewardConfig
 from slca.rewards.process import WEIGHTS, loosely_equal, make_weights, score_process
 from slca.simulator.simulator import episode_of
 from slca.tasks.generate import generate

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slca.rewards.breakdown import RewardBreakdown
-from slca.rewards.hierarchy import REWARDS, RewardConfig, reward_tensors, score
+from slca.rewards.hierarchy import REWARDS, reward_tensors, score
+from slca.rewards.options import RewardConfig
 from slca.rewards.process import WEIGHTS
 from slca.rollout.rollout import Rollout
 from slca.simulator.response import ToolResponse

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from baselines import METHODS, make_method
 from experiments.common import run_cell
-from slca.assembly import make_engine, make_judge, make_rewards, train_tasks
+from slca.assembly import make_engine, make_judge, train_tasks
 from slca.config import Config
 from slca.config_load import load_config
 from slca.credit import Credit, GroupBatch
@@ -41,7 +41,7 @@ def make_trainer(config: Config, run: Run, method: object = None) -> Trainer:
     policy = load_policy(config.policy.checkpoint)
     method = method or make_method(config.method.name, **config.method.options)
     return Trainer(
-        config, run, method, policy, train_tasks(config), make_judge(config), make_rewards(config),
+        config, run, method, policy, train_tasks(config), make_judge(config), config.rewards,
         make_engine(config, policy),
     )  # fmt: skip
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -12,32 +11,11 @@ from torch import Tensor
 
 from slca.rewards.breakdown import RewardBreakdown
 from slca.rewards.judge import Judge
+from slca.rewards.options import RewardConfig
 from slca.rewards.process import SUCCESS, count_right, make_weights, score_process
 from slca.rollout.parser import valid_blocks
 from slca.rollout.rollout import Rollout
 from slca.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """Weights and rules, the same for every method.
-
-    Attributes:
-        weights: preset of the five process weights, or the weights by component.
-        w_process, w_summary: weights of R_tool and R_sum in the scalar ``total``.
-        no_call_score: total of a rollout without a parsed call where the gold needs one.
-        abstention: ours, off in the paper: where no call is right, making none and replying gives outcome 1.
-        verifier_votes: number of completeness votes (RLTR's N).
-        verifier_flip: chance that a vote is wrong, seeded by (task, sample, vote).
-    """
-
-    weights: str | Mapping[str, float] = "paper"
-    w_process: float = 1.0
-    w_summary: float = 1.0
-    no_call_score: float = -0.5
-    abstention: bool = False
-    verifier_votes: int = 3
-    verifier_flip: float = 0.0
 
 
 def score(task: Task, rollout: Rollout, judge: Judge, config: RewardConfig) -> RewardBreakdown:

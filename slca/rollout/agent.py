@@ -12,21 +12,12 @@ from itertools import islice
 from typing import Any, Protocol
 
 from slca.rollout.chat import END, ChatFormat
+from slca.rollout.options import Limits
 from slca.rollout.parser import parse_turn
 from slca.rollout.rollout import Rollout, Turn
 from slca.simulator.response import ToolResponse
 from slca.simulator.simulator import Episode, Simulator
 from slca.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Where a rollout stops: assistant turns, calls in one turn, sampled tokens in one turn, tokens in all."""
-
-    max_turns: int = 6
-    max_calls: int = 8
-    max_tokens: int = 96
-    max_context: int = 1024
 
 
 @dataclass(frozen=True)
