@@ -6,12 +6,24 @@ import dataclasses
 import difflib
 from typing import Any
 
+from baselines.dapo import DAPO
+from baselines.dr_grpo import DrGRPO
+from baselines.gdpo import GDPO
 from baselines.grpo import GRPO
+from baselines.gspo import GSPOToken
+from baselines.mt_grpo import MTGRPO
 from baselines.rltr import RLTR
+from baselines.support_control import SupportControl
 from baselines.toolpo import ToolPO
+from baselines.toolrl import ToolRL
 from slca.credit import SLCA, Method
+from slca.variants import SLCAVariant
 
-METHODS: dict[str, type] = {"grpo": GRPO, "toolpo": ToolPO, "rltr": RLTR, "slca": SLCA}
+METHODS: dict[str, type] = {
+    "grpo": GRPO, "toolpo": ToolPO, "rltr": RLTR, "slca": SLCA, "gdpo": GDPO, "support_control": SupportControl,
+    "dr_grpo": DrGRPO, "dapo": DAPO, "gspo_token": GSPOToken, "mt_grpo": MTGRPO, "toolrl": ToolRL,
+    "slca_variant": SLCAVariant,
+}  # fmt: skip
 
 
 def make_method(name: str, **options: Any) -> Method:

@@ -49,7 +49,12 @@ class RolloutConfig(Limits):
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """``microbatch_tokens``: packed tokens of one forward pass; ``threads``: torch threads of the process."""
+    """Attributes:
+    microbatch_tokens: packed tokens of one forward pass; threads: torch threads of the process.
+    ratio: importance ratio per ``token``, or per ``sequence`` (GSPO).
+    loss_average: over the policy ``tokens`` of the mini-batch, or over a ``constant`` number, its rollouts times
+        ``rollout.max_tokens`` (Dr.GRPO).
+    """
 
     steps: int = 40
     prompts_per_step: int = 12
@@ -63,6 +68,8 @@ class TrainConfig:
     betas: list[float] = field(default_factory=lambda: [0.9, 0.95])
     clip_low: float = 0.2
     clip_high: float = 0.2
+    ratio: str = "token"
+    loss_average: str = "tokens"
     kl_coef: float = 0.001
     max_grad_norm: float = 1.0
     checkpoint_every: int = 10

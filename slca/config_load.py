@@ -44,6 +44,9 @@ def _choices() -> dict[str, Sequence[str]]:
 
     return {
         "train.schedule": ("constant", "linear", "cosine"),
+        "train.ratio": ("token", "sequence"),
+        "train.loss_average": ("tokens", "constant"),
+        "rewards.tool": ("process", "execution"),
         "rollout.engine": ("transformers",),
         "simulator.backend": list(BACKENDS),
         "simulator.mode": MODES,

@@ -25,6 +25,7 @@ class GroupBatch:
         opens_call: (N, T) bool, True on the tokens of turns that open a call.
         rewards: name -> (N,) float; ``tool`` and ``summary`` for SLCA, ``total`` for GRPO, more for others.
         ids: names of the rollouts for error messages.
+        turn_rewards: (N, K) float, what turn k added to the tool reward; for methods that look at single turns.
     """
 
     group: Tensor
@@ -32,6 +33,7 @@ class GroupBatch:
     opens_call: Tensor
     rewards: dict[str, Tensor]
     ids: list[str] = field(default_factory=list)
+    turn_rewards: Tensor | None = None
 
     def reward(self, name: str) -> Tensor:
         """(N,) float64; ValueError if the reward is missing or not finite, naming the rollout."""

@@ -15,6 +15,7 @@ def clipped_surrogate(
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
+    ratio: str = "token",
     ref_logprobs: Tensor | None = None,
     kl_coef: float = 0.0,
 ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -25,6 +26,9 @@ def clipped_surrogate(
     with r_t = exp(logprob - old logprob) and d_t = reference logprob - logprob (k3, Schulman 2020), over the tokens of
     ``loss_mask``. D, ``denominator``, is the number of policy tokens of the whole mini-batch: the same for every
     method, also for one that trains some of the tokens only.
+
+    With ``ratio="sequence"`` r_t has the value of exp(mean over the row of log r_t) and the gradient of the token's own
+    log-probability (GSPO-token, arXiv 2507.18071, equation 13).
 
     Args:
         logprobs, old_logprobs, advantages, ref_logprobs: (N, T) float; only ``logprobs`` carries a gradient.
@@ -39,12 +43,16 @@ def clipped_surrogate(
     zero = torch.zeros_like(logprobs)
     advantages = torch.where(loss_mask, advantages.to(logprobs.dtype), zero)
     difference = torch.where(loss_mask, logprobs - old_logprobs.to(logprobs.dtype), zero)
-    ratio = difference.exp()
-    clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    surrogate = torch.minimum(ratio * advantages, clipped * advantages)
+    if ratio == "sequence":
+        mean = (difference.sum(1) / mask.sum(1).clamp(min=1)).detach()[:, None]
+        quotient = (mean + difference - difference.detach()).exp()
+    else:
+        quotient = difference.exp()
+    clipped = quotient.clamp(1.0 - clip_low, 1.0 + clip_high)
+    surrogate = torch.minimum(quotient * advantages, clipped * advantages)
     total = -surrogate.sum()
     stats = {
-        "clip_ratio": ((clipped * advantages < ratio * advantages) & loss_mask).sum(),
+        "clip_ratio": ((clipped * advantages < quotient * advantages) & loss_mask).sum(),
         "approx_kl": _k3(-difference.detach(), mask),
         "kl": torch.zeros((), dtype=logprobs.dtype, device=logprobs.device),
     }

@@ -23,7 +23,7 @@ from slca.objective import clipped_surrogate
 from slca.packing import completion_logprobs, pack
 from slca.policy import Policy
 from slca.rewards.breakdown import RewardBreakdown
-from slca.rewards.hierarchy import reward_tensors, score
+from slca.rewards.hierarchy import reward_tensors, score, turn_tensor
 from slca.rewards.judge import Judge
 from slca.rewards.options import RewardConfig
 from slca.rollout.agent import Engine, Sampling, rollout_groups
@@ -54,7 +54,8 @@ class StepBatch:
 
     def group_batch(self) -> GroupBatch:
         rewards = reward_tensors(self.breakdowns)
-        return GroupBatch(self.group, self.policy_mask, self.opens_call, rewards, ids=self.ids())
+        turns = turn_tensor(self.breakdowns)
+        return GroupBatch(self.group, self.policy_mask, self.opens_call, rewards, ids=self.ids(), turn_rewards=turns)
 
 
 def stack(groups: Sequence[Sequence[Rollout]], breakdowns: Sequence[Sequence[RewardBreakdown]]) -> StepBatch:
@@ -175,6 +176,8 @@ class Trainer:
         rows = torch.isin(batch.group, torch.tensor(groups)).nonzero().flatten()
         # The same denominator for every method: all policy tokens, also those that a method does not train.
         denominator = max(1, int(batch.policy_mask[rows].sum()))
+        if self.config.train.loss_average == "constant":  # Dr.GRPO: the same whatever was sampled
+            denominator = len(rows) * self.config.rollout.max_tokens
         sums: Counter[str] = Counter()
         for part in self._microbatches(batch, groups):
             loss, stats = self._loss(batch, credit, part, denominator)
@@ -229,6 +232,7 @@ class Trainer:
             denominator,
             clip_low=train.clip_low,
             clip_high=train.clip_high,
+            ratio=train.ratio,
             ref_logprobs=reference,
             kl_coef=train.kl_coef,
         )

@@ -29,6 +29,7 @@ BASE: dict[str, list[float]] = {
     "tool": [1.0, 0.5, 0.0], "summary": [1.0, 0.25, -0.5], "total": [2.0, 0.75, -0.5], "success": [1.0, 0.0, 0.0],
     "outcome": [1.0, 0.25, 0.0], "action": [1.0, 0.5, 0.0], "n_correct": [2.0, 1.0, 0.0], "complete": [1.0, 2 / 3, 0.0],
     "repeats": [1.0, 0.0, 0.0], "invalid": [0.0, 2.0, 0.0], "format_valid": [1.0, 1.0, 1.0], "no_call": [0.0, 0.0, 1.0],
+    "toolrl": [4.0, 1.5, -2.0],
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from slca.tasks.task import Call, Task
 BREAKDOWN = RewardBreakdown(
     format=1.0, name=0.8, key=1.0, value=0.5, parallel=1.0, process=0.95, judge=4.0, outcome=0.75, no_call=False,
     total=1.7, tool=0.95, summary=0.75, success=True, action=1.0, n_correct=1, complete=1.0, repeats=0, invalid=0,
-    format_valid=True, n_calls=3, n_gold=1,
+    format_valid=True, n_calls=3, n_gold=1, execution=1.0, toolrl=4.0, turn_gains=(1.0, 0.0)
 )  # fmt: skip
 NOTHING = replace(
     BREAKDOWN, format=0.0, process=0.0, judge=None, outcome=0.0, success=False, n_calls=0, n_gold=0, total=0.0

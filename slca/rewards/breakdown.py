@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class RewardBreakdown:
         repeats: calls equal to the one before; invalid: calls outside the valid set (RLTR).
         format_valid: every opened block is a valid call.
         n_calls, n_gold: predicted and gold calls.
+        execution: what the calls brought about, in [0, 1] (``slca.rewards.execution``).
+        toolrl: ToolRL's reward in [-3, 4].
+        turn_gains: what each tool turn added to R_tool (process weights), all 0 under the omission guard.
     """
 
     format: float
@@ -46,6 +50,9 @@ class RewardBreakdown:
     format_valid: bool
     n_calls: int
     n_gold: int
+    execution: float
+    toolrl: float
+    turn_gains: tuple[float, ...]
 
-    def as_dict(self) -> dict[str, float | int | bool | None]:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -13,6 +13,7 @@ class RewardConfig:
     Attributes:
         weights: preset of the five process weights, or the weights by component.
         w_process, w_summary: weights of R_tool and R_sum in the scalar ``total``.
+        tool: what R_tool is: ``process``, the match with the gold calls, or ``execution``, what the calls brought about.
         no_call_score: total of a rollout without a parsed call where the gold needs one.
         abstention: ours, off in the paper: where no call is right, making none and replying gives outcome 1.
         verifier_votes: number of completeness votes (RLTR's N).
@@ -24,6 +25,7 @@ class RewardConfig:
     weights: str | dict[str, Any] = "paper"
     w_process: float = 1.0
     w_summary: float = 1.0
+    tool: str = "process"
     no_call_score: float = -0.5
     abstention: bool = False
     verifier_votes: int = 3
