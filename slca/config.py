@@ -51,6 +51,7 @@ class RolloutConfig(Limits):
 class TrainConfig:
     """Attributes:
     microbatch_tokens: packed tokens of one forward pass; threads: torch threads of the process.
+    diagnose_every: steps between measurements of contamination and gradients (``slca.diagnostics``), 0 for none.
     ratio: importance ratio per ``token``, or per ``sequence`` (GSPO).
     loss_average: over the policy ``tokens`` of the mini-batch, or over a ``constant`` number, its rollouts times
         ``rollout.max_tokens`` (Dr.GRPO).
@@ -73,6 +74,7 @@ class TrainConfig:
     kl_coef: float = 0.001
     max_grad_norm: float = 1.0
     checkpoint_every: int = 10
+    diagnose_every: int = 10
     threads: int = 1
 
 
@@ -115,7 +117,8 @@ class Config:
 
 #: Fields that do not change a run's numbers: they are not part of its hash.
 OPERATIONAL = (
-    "profile", "label", "seed", "matrix", "train.checkpoint_every", "simulator.cache", "simulator.cache_entries",
+    "profile", "label", "seed", "matrix", "train.checkpoint_every", "train.diagnose_every", "simulator.cache",
+    "simulator.cache_entries",
     "simulator.base_url", "simulator.api_key_env", "simulator.timeout", "simulator.retries", "simulator.concurrency",
     "simulator.breaker", "simulator.cooldown",
 )  # fmt: skip

@@ -32,7 +32,7 @@ _POSITIVE = (
 _NOT_NEGATIVE = (
     "seed", "train.kl_coef", "train.warmup_steps", "train.weight_decay", "rewards.judge_noise", "rewards.w_process",
     "rewards.w_summary", "eval.samples", "eval.size_unseen", "simulator.temperature", "simulator.retries",
-    "simulator.cooldown",
+    "simulator.cooldown", "train.diagnose_every",
 )  # fmt: skip
 
 

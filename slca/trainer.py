@@ -19,6 +19,7 @@ from torch import Tensor
 from slca.assembly import make_simulator
 from slca.config import Config
 from slca.credit import Credit, GroupBatch, Method, advantage_stats
+from slca.diagnostics import contamination, segment_gradients
 from slca.objective import clipped_surrogate
 from slca.packing import completion_logprobs, pack
 from slca.policy import Policy
@@ -238,6 +239,20 @@ class Trainer:
         )
         return loss, {**{k: float(v) for k, v in stats.items()}, "entropy": float(entropy.sum())}
 
+    def diagnose(self, batch: StepBatch, credit: Credit) -> dict[str, float]:
+        """See ``slca.diagnostics``; one forward and two backward passes, nothing is updated."""
+        rows = [(batch.group == g).nonzero().flatten().tolist() for g in batch.group.unique()]
+
+        def logprobs_of(members: list[int]) -> Tensor:
+            own = [batch.rollouts[i] for i in members]
+            packed = pack([r.token_ids for r in own], [r.prompt_length for r in own], [0] * len(own))
+            mask = batch.policy_mask[members][:, : packed.targets.shape[1]]
+            return completion_logprobs(self.policy.model, packed, mask, temperature=self.config.rollout.temperature)[0]
+
+        parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
+        gradients = segment_gradients(parameters, rows, logprobs_of, credit)
+        return {**contamination(batch.group_batch(), credit), **gradients}
+
     def _fail(self, step: int, batch: StepBatch, rows: Tensor, what: str) -> None:
         ids = batch.ids()
         text = f"step {step}: {what}; rollouts {', '.join(ids[i] for i in rows.tolist())}"
@@ -255,10 +270,13 @@ class Trainer:
             batch = self.collect(step)
             sampled = time.monotonic()
             credit = self.method(batch.group_batch())
+            every = self.config.train.diagnose_every
+            diagnosed = self.diagnose(batch, credit) if every and step % every == 0 else {}
+            measured = time.monotonic()
             stats = self.update(step, batch, credit)
-            now = time.monotonic()
-            record = {**step_metrics(batch), **advantage_stats(credit), **stats}
-            record |= {"seconds": now - began, "seconds/rollout": sampled - began, "seconds/update": now - sampled}
+            update = time.monotonic() - measured
+            record = {**step_metrics(batch), **advantage_stats(credit), **stats, **diagnosed}
+            record |= {"seconds": sampled - began + update, "seconds/rollout": sampled - began, "seconds/update": update}
             for key in ("tokens/policy", "tokens/total", "seconds"):
                 self.totals[key] = self.totals.get(key, 0.0) + record[key]
                 record[f"{key}_cum"] = self.totals[key]
