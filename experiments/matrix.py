@@ -6,7 +6,9 @@ it, and on a machine with few cores two single-threaded processes do more than o
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from typing import Any
 
 from experiments.common import START, cell_config, usable_cores
 from slca.config import Config
-from slca.runs import Run
+from slca.runs import Run, write_json
 
 #: What evaluating a cell costs, in training steps, for the estimate before one was measured.
 EVAL_STEPS = 6
@@ -61,6 +63,30 @@ def cells_of(config: Config, root: Path, labels: Sequence[str] = (), seeds: Sequ
     return cells
 
 
+def adopt_twin(cell: Cell) -> bool:
+    """Take over a finished run with the same config hash and seed under another label; False if there is none.
+
+    Ablations share arms: what was run for one need not be run again for another. The manifest says whose run it is.
+    """
+    digest = cell.folder.name.rpartition("-")[2]
+    for twin in sorted(cell.folder.parent.glob(f"*-seed{cell.seed}-{digest}")):
+        if twin == cell.folder or twin.name.startswith(f"{START}-") or cell.label == START or not Run.is_finished(twin):
+            continue
+        partial = cell.folder.with_name(cell.folder.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for file in ("metrics.jsonl", "eval.jsonl"):
+            shutil.copyfile(twin / file, partial / file)
+        manifest = json.loads((twin / "manifest.json").read_text(encoding="utf-8"))
+        manifest |= {"label": cell.label, "same_run_as": twin.name}
+        manifest["config"] |= {"label": cell.label}
+        write_json(partial / "manifest.json", manifest)
+        shutil.rmtree(cell.folder, ignore_errors=True)
+        partial.rename(cell.folder)
+        return True
+    return False
+
+
 class MatrixRunner:
     """Runs the cells that are missing with ``jobs`` processes.
 
@@ -81,7 +107,7 @@ class MatrixRunner:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         for cell in cells:
-            cell.outcome = "finished" if Run.is_finished(cell.folder) else ""
+            cell.outcome = "finished" if Run.is_finished(cell.folder) or adopt_twin(cell) else ""
         total = sum(c.work for c in cells)
         began, before = time.monotonic(), sum(c.done for c in cells)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),

@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         gold = " then ".join(json.dumps([c.to_json() for c in step]) for step in task.gold) or "no call"
         print(f"  gold:   {gold}")
         shown = {k: v for k, v in record["rewards"].items() if v not in (None, False)}
-        print("  rewards: " + ", ".join(f"{k} {v:.3g}" for k, v in shown.items()) + f"; ended: {record['stop_reason']}")
+        texts = [f"{k} " + "/".join(f"{x:.3g}" for x in (v if isinstance(v, list) else [v])) for k, v in shown.items()]
+        print("  rewards: " + ", ".join(texts) + f"; ended: {record['stop_reason']}")
 
 
 if __name__ == "__main__":

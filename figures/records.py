@@ -32,11 +32,14 @@ START = "sft"
 FREE_KEYS = frozenset({"method", "seed", "label", "lr", "learning_rate", "ablation", "name"})
 MANIFEST_KEYS = (
     "label", "seed", "status", "config", "config_hash", "commit", "versions", "machine", "wall_seconds", "parts", "varied",
+    "same_run_as",
 )  # fmt: skip
 METRIC_KEYS = (
     "step", "reward/tool", "reward/summary", "reward/total", "reward/process", "reward/outcome", "reward/success",
     "tokens/policy", "tokens/total", "tokens/policy_cum", "tokens/total_cum", "seconds", "seconds_cum",
-    "calls_per_task", "kl", "entropy", "clip_ratio", "grad_norm",
+    "calls_per_task", "turns_per_task", "kl", "entropy", "clip_ratio", "grad_norm", "contamination/tool",
+    "contamination/summary", "sign_disagreement", "gradient/norm_tool", "gradient/norm_summary", "gradient/cosine",
+    "gradient/noise_tool", "gradient/noise_summary", "gradient/noise",
 )  # fmt: skip
 
 

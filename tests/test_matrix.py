@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments import ablation, evaluate, reproduce, show
-from experiments.matrix import cells_of
-from slca.config_load import load_config
+from experiments.matrix import adopt_twin, cells_of
+from slca.config import with_label
+from slca.config_load import for_arm, load_config
+from slca.runs import Run
 
 PROFILE = """
 inherits: {tiny}
@@ -110,3 +114,23 @@ def test_wrong_names_are_refused_with_what_exists(mini: Path, capsys: pytest.Cap
     assert "grpo, slca" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="no ablation 'nothing'"):
         ablation.main(["--name", "nothing"])
+
+
+def test_an_arm_that_another_ablation_ran_is_taken_over(tmp_path: Path) -> None:
+    config = load_config("tiny")
+    [_, cell] = cells_of(config, tmp_path, ["sft", "slca"], [0])
+    with Run.open(tmp_path, with_label(for_arm(config, "slca", 0), "paper", 0)) as run:
+        assert run.folder.name.startswith("paper-seed0-")
+        run.log(0, {"x": 1.0})
+        (run.folder / "eval.jsonl").write_text("{}\n")
+        assert not adopt_twin(replace(cell, folder=run.folder.with_name(f"slca-seed0-{run.folder.name[-8:]}")))
+        run.finish({"eval": {}}, 1.0)
+        twin = run.folder
+    mine = replace(cell, folder=twin.with_name(f"slca-seed0-{twin.name[-8:]}"))
+    assert adopt_twin(mine) and Run.is_finished(mine.folder)
+    manifest = json.loads((mine.folder / "manifest.json").read_text())
+    assert (manifest["label"], manifest["config"]["label"], manifest["same_run_as"]) == ("slca", "slca", twin.name)
+    assert (mine.folder / "metrics.jsonl").read_bytes() == (twin / "metrics.jsonl").read_bytes()
+    assert not adopt_twin(replace(mine, folder=tmp_path / "tiny" / "slca-seed0-00000000"))
+    assert not adopt_twin(replace(mine, label="sft", folder=tmp_path / "tiny" / f"sft-seed0-{twin.name[-8:]}"))
+
