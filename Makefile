@@ -20,7 +20,7 @@ export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce-table test lint train eval figures ablation show tasks tiny-base smollm2 lock clean-runs
+.PHONY: help install reproduce-table test lint train eval figures ablation ablations claims show tasks tiny-base smollm2 lock clean-runs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -55,6 +55,13 @@ figures: install  ## draw table and figures from the records of PROFILE
 
 ablation: install  ## run the ablation NAME (without NAME: list them)
 	$(PY) -m experiments.ablation $(COMMON) $(if $(NAME),--name $(NAME),--list) $(if $(SEEDS),--seeds $(SEEDS))
+
+ablations: install  ## run all ablations of PROFILE, one after the other (hours; call again to go on)
+	@for name in $$($(PY) -m experiments.ablation --list | sed 's/^ablations: //; s/,//g'); do \
+	  $(PY) -m experiments.ablation $(COMMON) --name $$name $(if $(SEEDS),--seeds $(SEEDS)) || exit 1; done
+
+claims: install  ## which claims of the paper hold, from the records of PROFILE: claims.md, claims.html
+	$(PY) -m figures.report --profile $(PROFILE)
 
 show: install  ## print recorded rollouts of METHOD and SEED with their rewards
 	$(PY) -m experiments.show $(COMMON) --method $(METHOD) --seed $(SEED)

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def write_results(folders: Sequence[Path], out: Path, labels: Sequence[str] = ()) -> None:
     """Records of these runs, then table and figures from the records alone; ``labels``: curves (default: methods)."""
-    from figures import convergence, table
+    from figures import convergence, diagnostics, table
     from figures.records import check_comparable, export_runs, load_run_folders
 
     if not folders:
@@ -49,6 +49,9 @@ def write_results(folders: Sequence[Path], out: Path, labels: Sequence[str] = ()
         print(f"{len(drawn)} arms are more than one figure can keep apart; draw some with python -m figures.convergence")
     elif any(run.metrics for run in runs):
         convergence.main([*where, *(["--labels", *drawn] if drawn else [])])
+    if any("sign_disagreement" in row for run in runs for row in run.metrics):
+        arms = [label for label in (drawn or ["grpo", "slca"]) if label in {run.label for run in runs}]
+        diagnostics.draw(runs, out / "figures", arms[: len(convergence.STYLES)])
     print((out / "table.md").read_text(encoding="utf-8"))
     print((out / "comparison.md").read_text(encoding="utf-8"))
 

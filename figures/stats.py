@@ -54,6 +54,22 @@ def bootstrap_mean(
     times how often column n was. ``resample_tasks=False`` resamples seeds alone.
     """
     x = matrix(values)
+    low, high = np.quantile(_drawn_means(x, draws, rng_seed, resample_tasks), [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(float(np.nanmean(x)), float(low), float(high), *x.shape)
+
+
+def bootstrap_p(values: ArrayLike, draws: int = DRAWS, rng_seed: int = 0) -> float:
+    """Two-sided p-value of a mean of zero for an (S, N) matrix: twice the share of draws on the other side of zero.
+
+    At least ``2 / (draws + 1)``, for no number of draws shows that a p-value is zero.
+    """
+    means = _drawn_means(matrix(values), draws, rng_seed, True)
+    tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    return min(1.0, 2 * (tail + 1) / (len(means) + 1))
+
+
+def _drawn_means(x: Array, draws: int, rng_seed: int, resample_tasks: bool) -> Array:
+    """Mean of each bootstrap draw of (S, N)."""
     rng = np.random.default_rng(rng_seed)
     n_seeds, n_tasks = x.shape
     seed_counts = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=draws).astype(np.float64)
@@ -64,9 +80,7 @@ def bootstrap_mean(
     known = ~np.isnan(x)
     sums = ((seed_counts @ np.where(known, x, 0.0)) * task_counts).sum(axis=1)
     weights = ((seed_counts @ known.astype(np.float64)) * task_counts).sum(axis=1)
-    means = sums[weights > 0] / weights[weights > 0]
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(float(np.nanmean(x)), float(low), float(high), n_seeds, n_tasks)
+    return np.asarray(sums[weights > 0] / weights[weights > 0])
 
 
 def bootstrap_statistic(
