@@ -103,7 +103,7 @@ def pack(token_ids: Sequence[Sequence[int]], prompt_lengths: Sequence[int], grou
 
 
 def prepare_model(model: Any) -> None:
-    """Let the model use the packed attention; without a packed row it attends as with ``sdpa``."""
+    """Let the model attend over packed rows and over a ragged cache; without either it attends as with ``sdpa``."""
     from transformers import AttentionInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
@@ -111,11 +111,14 @@ def prepare_model(model: Any) -> None:
     def attention(
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
     ) -> tuple[Tensor, None]:
-        packed = kwargs.pop("packed", None)
-        if packed is None:
-            out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-            return out, None
-        return packed_attention(query, key, value, packed, kwargs.get("scaling")), None
+        packed, ragged = kwargs.pop("packed", None), kwargs.pop("ragged", None)
+        if packed is not None:
+            return packed_attention(query, key, value, packed, kwargs.get("scaling")), None
+        if ragged is not None:
+            out, _ = sdpa_attention_forward(module, ragged.padded(query), key, value, ragged.mask, **kwargs)
+            return ragged.flat(out), None
+        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return out, None
 
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)

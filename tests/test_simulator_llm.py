@@ -13,7 +13,7 @@ from slca.simulator.grammar import grammar_schema
 from slca.simulator.llm_backend import LLMBackend
 from slca.simulator.options import SimulatorConfig
 from slca.simulator.output import read_json
-from slca.simulator.prompt import messages
+from slca.simulator.prompt import messages, prompt_ids
 from slca.simulator.replay import Recorded
 from slca.simulator.response import ToolResponse
 from slca.simulator.schema_backend import answer
@@ -116,7 +116,7 @@ def test_the_prompt_holds_schema_log_and_examples_and_nobody_can_forge_its_struc
     assert 'Example: ask({"city": "Rome"}) -> {"kind": "b"}' in text and "Earlier: book(" in text
     assert '"a"|"b"' in text
     end = backend.tokenizer.convert_tokens_to_ids(END)
-    assert backend._prompt(request).count(end) == 2  # of the system's turn and the user's
+    assert prompt_ids(backend.tokenizer, request).count(end) == 2  # of the system's turn and the user's
 
 
 def test_a_simulator_with_a_model_answers_by_schema_and_says_so():

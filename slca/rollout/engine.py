@@ -17,54 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from slca.packing import prepare_model
 from slca.rollout.agent import Conversation, Sampling, answer_turns
-
-
-class RaggedCache:
-    """Key/value cache for rows of different lengths (the part of transformers' cache interface that models use).
-
-    Keys and values of a layer are (rows, kv heads, capacity, head dim). The last column is a bin: padding is
-    written there and never seen. ``view`` says which rows take part in the next forward pass, and where it writes.
-    """
-
-    def __init__(self, rows: int, capacity: int) -> None:
-        self.rows, self.capacity = rows, capacity
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
-        self._width = 0
-        self._used = 0
-
-    def view(self, index: Tensor | None, write_at: Tensor, width: int) -> None:
-        """Next forward: rows ``index`` (n,) (None: all) write at ``write_at`` (n, q) and see keys up to ``width``."""
-        self._index, self._write_at, self._width = index, write_at, width
-        self._row = (torch.arange(self.rows, device=write_at.device) if index is None else index)[:, None]
-        self._used = max(self._used, width)
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self._width
-
-    def update(self, key: Tensor, value: Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write (n, heads, q, dim) and return what the rows may attend to, (n, heads, width, dim)."""
-        if layer_idx == len(self.keys):
-            self.keys.append(key.new_zeros((self.rows, key.shape[1], self.capacity, key.shape[3])))
-            self.values.append(value.new_zeros((self.rows, value.shape[1], self.capacity, value.shape[3])))
-        keys, values = self.keys[layer_idx], self.values[layer_idx]
-        keys[self._row, :, self._write_at] = key.transpose(1, 2)
-        values[self._row, :, self._write_at] = value.transpose(1, 2)
-        keys, values = keys[:, :, : self._width], values[:, :, : self._width]
-        return (keys, values) if self._index is None else (keys[self._index], values[self._index])
-
-    def keep(self, index: Tensor) -> None:
-        """Rows ``index`` (n,) only, in that order; a row may be repeated (a group's rollouts share a prompt)."""
-        self.keys = [self._select(k, index) for k in self.keys]
-        self.values = [self._select(v, index) for v in self.values]
-        self.rows = len(index)
-
-    def _select(self, old: Tensor, index: Tensor) -> Tensor:
-        # Zeros, not uninitialised memory: a masked NaN would still poison the weighted sum.
-        new = old.new_zeros((len(index), *old.shape[1:]))
-        new[:, :, : self._used] = old[:, :, : self._used].index_select(0, index)
-        return new
+from slca.rollout.ragged import Flat, RaggedCache
 
 
 def uniforms(seed: int, task_id: str, sample: int, n: int) -> npt.NDArray[np.float64]:
@@ -95,6 +50,7 @@ class TransformersEngine:
 
     def __init__(self, model: Any, max_rows: int = 128, feed_fraction: float = 0.2) -> None:
         self.model, self.max_rows, self.feed_fraction = model, max_rows, feed_fraction
+        prepare_model(model)
 
     @torch.no_grad()
     def run(self, conversations: Sequence[Conversation], sampling: Sampling) -> None:
@@ -122,21 +78,20 @@ class TransformersEngine:
             yield batch
 
     def forward(
-        self, cache: RaggedCache, index: Tensor | None, tokens: Tensor, starts: Tensor, lengths: Tensor
+        self, cache: RaggedCache, index: Tensor | None, pieces: Sequence[Sequence[int]], starts: Sequence[int]
     ) -> Tensor:
-        """Feed ``tokens`` (n, q), of row i the first ``lengths[i]`` at ``starts[i]``; logits (n, V) after the last."""
-        device, q = tokens.device, tokens.shape[1]
-        offsets = torch.arange(q, device=device)
-        positions = starts[:, None] + offsets
-        real = offsets < lengths[:, None]
-        width = int((starts + lengths).max())
-        cache.view(index, torch.where(real, positions, cache.capacity - 1), width)
-        mask = torch.arange(width, device=device) <= positions[:, None, :, None]
+        """Feed ``pieces[i]`` to cache row ``index[i]`` (None: row i) from ``starts[i]`` on; logits (n, V) after each."""
+        flat = Flat.of(pieces, starts, next(self.model.parameters()).device)
+        cache.view(index, flat)
         hidden = self.model.get_decoder()(
-            input_ids=tokens, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True
-        ).last_hidden_state
-        last = hidden[torch.arange(len(tokens), device=device), lengths - 1]
-        return self.model.get_output_embeddings()(last).float()
+            input_ids=flat.tokens,
+            attention_mask=flat.mask,
+            position_ids=flat.positions,
+            cache=cache,
+            use_cache=True,
+            ragged=flat,
+        ).last_hidden_state[0]
+        return self.model.get_output_embeddings()(hidden[flat.last]).float()
 
 
 class _Batch:
@@ -163,17 +118,8 @@ class _Batch:
 
     def _feed(self, index: list[int] | None, pieces: list[list[int]], starts: list[int]) -> Tensor:
         """Logits (n, V) after feeding each row its piece."""
-        lengths = [len(p) for p in pieces]
-        q = max(lengths)
-        tokens = torch.tensor([p + [0] * (q - len(p)) for p in pieces], device=self.device)
         rows = None if index is None else torch.tensor(index, device=self.device)
-        return self.engine.forward(
-            self.cache,
-            rows,
-            tokens,
-            torch.tensor(starts, device=self.device),
-            torch.tensor(lengths, device=self.device),
-        )
+        return self.engine.forward(self.cache, rows, pieces, starts)
 
     def run(self) -> None:
         ready = list(range(len(self.rows)))  # rows whose next-token logits are in self.logits

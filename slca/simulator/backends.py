@@ -109,16 +109,23 @@ def _llm(config: SimulatorConfig) -> Backend:
     return LLMBackend.from_config(config)
 
 
+def _vllm(config: SimulatorConfig) -> Backend:
+    from slca.simulator.vllm_backend import VLLMBackend
+
+    return VLLMBackend.from_config(config)
+
+
 def _openai(config: SimulatorConfig) -> Backend:
     from slca.simulator.openai_backend import OpenAIBackend
 
     return OpenAIBackend.from_config(config)
 
 
-#: Name in a configuration -> how to make it (imports are late: two of them need a model or an endpoint).
+#: Name in a configuration -> how to make it (imports are late: some need a model, an engine or an endpoint).
 BACKENDS: dict[str, Callable[[SimulatorConfig], Backend]] = {
     "schema": lambda config: SchemaBackend(),
     "llm": _llm,
+    "vllm": _vllm,
     "openai": _openai,
     "replay": lambda config: ReplayBackend(),
 }

@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 
 from slca.rollout.agent import Sampling
-from slca.rollout.chat import ASSISTANT, END
-from slca.rollout.engine import RaggedCache, TransformersEngine, choose, uniforms
+from slca.rollout.chat import END
+from slca.rollout.engine import TransformersEngine, choose, uniforms
+from slca.rollout.ragged import RaggedCache
 from slca.simulator.backends import Draft, Request
 from slca.simulator.grammar import grammar_schema
 from slca.simulator.jsonvalue import canonical
 from slca.simulator.options import SimulatorConfig
-from slca.simulator.prompt import messages
+from slca.simulator.prompt import prompt_ids
 
 #: Compact JSON with a blank after comma and colon, as the policy sees it; white space without end is a trap.
 _JSON: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": True}
@@ -78,7 +79,7 @@ class LLMBackend:
 
     def _answer(self, requests: Sequence[Request]) -> list[Draft]:
         drafts: list[Draft | None] = [None] * len(requests)
-        prompts = [self._prompt(r) for r in requests]
+        prompts = [prompt_ids(self.tokenizer, r) for r in requests]
         order = sorted(range(len(requests)), key=lambda i: (_head(requests[i]), len(prompts[i]), i))
         was_training = self.engine.model.training
         self.engine.model.eval()
@@ -92,14 +93,6 @@ class LLMBackend:
         finally:
             self.engine.model.train(was_training)
         return [d for d in drafts if d is not None]
-
-    def _prompt(self, request: Request) -> list[int]:
-        turns = messages(request)
-        if getattr(self.tokenizer, "chat_template", None):
-            text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        else:
-            text = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in turns) + ASSISTANT
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def matcher(self, request: Request) -> Any:
         """What holds the answer to the response schema; None in mode ``without_schema``."""
@@ -172,7 +165,7 @@ def _decode(backend: LLMBackend, rows: list[_Row]) -> None:
     cache = RaggedCache(1, max(len(r.ids) for r in rows) + backend.max_tokens + 1)
     _prefill(backend.engine, cache, rows, device)
     while any(not row.done for row in rows):
-        logits = _feed(backend.engine, cache, rows, device)
+        logits = _feed(backend.engine, cache, rows)
         allowed = torch.ones(logits.shape, dtype=torch.bool)
         for row, mine in zip(rows, allowed, strict=True):
             if not row.done:
@@ -195,13 +188,11 @@ def _prefill(engine: TransformersEngine, cache: RaggedCache, rows: Sequence[_Row
     by_tool = [[i for i, _ in members] for _, members in groupby(enumerate(rows), key=lambda pair: pair[1].key)]
     for groups in ([list(range(len(rows)))], by_tool):
         common = [_common([rows[i] for i in group]) for group in groups]
-        most = max(common)
         cache.keep(torch.tensor([source[group[0]] for group in groups], device=device))
-        if most > fed:
-            pieces = [rows[group[0]].ids[fed:n] for group, n in zip(groups, common, strict=True)]
-            tokens = torch.tensor([piece + [0] * (most - fed - len(piece)) for piece in pieces], device=device)
-            lengths = torch.tensor([len(piece) for piece in pieces], device=device)
-            engine.forward(cache, None, tokens, torch.full_like(lengths, fed), lengths.clamp(min=1))
+        longer = [k for k, n in enumerate(common) if n > fed]
+        if longer:
+            pieces = [rows[groups[k][0]].ids[fed : common[k]] for k in longer]
+            engine.forward(cache, torch.tensor(longer, device=device), pieces, [fed] * len(longer))
         for k, group in enumerate(groups):
             for i in group:
                 rows[i].unfed, source[i] = len(rows[i].ids) - common[k], k
@@ -218,15 +209,12 @@ def _common(group: Sequence[_Row]) -> int:
     return n
 
 
-def _feed(engine: TransformersEngine, cache: RaggedCache, rows: Sequence[_Row], device: torch.device) -> Tensor:
+def _feed(engine: TransformersEngine, cache: RaggedCache, rows: Sequence[_Row]) -> Tensor:
     """Logits (n, V) float32 after what each row has not yet fed."""
     for row in rows:
         row.unfed = 1 if row.done else row.unfed  # who is done rides along and looks at its last token
-    lengths = [r.unfed for r in rows]
-    most = max(lengths)
-    tokens = torch.tensor([r.ids[-r.unfed :] + [0] * (most - r.unfed) for r in rows], device=device)
-    starts = torch.tensor([len(r.ids) - r.unfed for r in rows], device=device)
-    logits = engine.forward(cache, None, tokens, starts, torch.tensor(lengths, device=device))
+    pieces = [row.ids[-row.unfed :] for row in rows]
+    logits = engine.forward(cache, None, pieces, [len(row.ids) - row.unfed for row in rows])
     for row in rows:
         row.unfed = 0
     return logits

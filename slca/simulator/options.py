@@ -15,8 +15,8 @@ class SimulatorConfig:
     """Everything about the simulated tools.
 
     Attributes:
-        backend: who answers: ``schema`` (no model), ``llm`` (in process), ``openai`` (an endpoint), ``replay``
-            (recorded answers only).
+        backend: who answers: ``schema`` (no model), ``llm`` (in process, by transformers), ``vllm`` (in
+            process, where vLLM is installed), ``openai`` (an endpoint), ``replay`` (recorded answers only).
         mode: ``sgls``, or ``without_schema``: same backend, but no schema, no checks, no state (the ablation).
         lenient: coerce arguments of the wrong type where their meaning is plain ("5" to 5), and note it.
         state: writes are seen by later reads of the episode.
@@ -26,7 +26,7 @@ class SimulatorConfig:
         held_out: share of the recordings that is not replayed but compared with the answers (fidelity).
         faults: kind of fault (``FAULTS``) -> rate in [0, 1].
         seed: seed of the faults (answers have the task's own seed).
-        model: checkpoint of ``llm`` (a folder or ``smollm2``) or the endpoint's model name.
+        model: checkpoint of ``llm`` and ``vllm`` (``smollm2``, a folder, a model of the Hub), or the endpoint's name of it.
         temperature, max_tokens: sampling of the backends that have a model.
         batch_size: calls that ``llm`` answers in one batch.
         base_url: the endpoint of ``openai``, such as ``http://127.0.0.1:8000/v1``.
@@ -66,7 +66,7 @@ def simulator_name(config: SimulatorConfig) -> str:
     >>> simulator_name(SimulatorConfig(backend="llm", faults={"timeout": 0.1}))
     'llm (smollm2), faults timeout 0.1'
     """
-    parts = [config.backend + (f" ({config.model})" if config.backend in ("llm", "openai") else "")]
+    parts = [config.backend + (f" ({config.model})" if config.backend in ("llm", "vllm", "openai") else "")]
     parts += [config.mode] if config.mode != "sgls" else []
     parts += ["lenient"] if config.lenient else []
     parts += [] if config.state else ["no state"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from slca.rollout.chat import escape, type_text
+from slca.rollout.chat import ASSISTANT, END, escape, type_text
 from slca.simulator.response import dumps
 
 if TYPE_CHECKING:
@@ -40,6 +40,16 @@ def messages(request: Request, full_schema: bool = False) -> list[dict[str, str]
         {"role": "system", "content": _GUIDED if tool is not None else _BARE},
         {"role": "user", "content": escape("\n".join(lines))},
     ]
+
+
+def prompt_ids(tokenizer: Any, request: Request) -> list[int]:
+    """``messages`` in the tokenizer's own chat template, or in ChatML where it has none."""
+    turns = messages(request)
+    if getattr(tokenizer, "chat_template", None):
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    else:
+        text = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in turns) + ASSISTANT
+    return list(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _call(name: str | None, arguments: Any) -> str:
