@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from slca.simulator.normalise import HopelessSchema, resolve
@@ -9,6 +10,7 @@ from slca.simulator.normalise import HopelessSchema, resolve
 #: How often a schema may contain itself; deeper, optional properties are left out and lists are empty.
 _UNROLL = 2
 _CUT: dict[str, Any] = {"\0cut": True}
+_MOST = 20_000  # places in the inlined schema: a few references to each other can make more than any memory holds
 _BOUNDS = {"minimum": max, "exclusiveMinimum": max, "minLength": max, "minItems": max, "maximum": min,
            "exclusiveMaximum": min, "maxLength": min, "maxItems": min}  # fmt: skip
 
@@ -19,13 +21,20 @@ def flatten(schema: dict[str, Any]) -> dict[str, Any]:
     Raises:
         HopelessSchema: a reference that leads nowhere, or a schema that must contain itself without end.
     """
+    _left.places = _MOST
     out = _flat(schema, schema, (), "")
     if out is _CUT:
         raise HopelessSchema("top level: the schema must contain itself without end")
     return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
 
 
+_left = threading.local()
+
+
 def _flat(schema: Any, root: dict[str, Any], refs: tuple[str, ...], path: str) -> Any:
+    _left.places -= 1
+    if _left.places < 0:
+        raise HopelessSchema(f"{path[:80] or 'top level'}: with its references inlined the schema has over {_MOST} places")
     if not isinstance(schema, dict):
         return schema
     out = {k: v for k, v in schema.items() if k not in ("$ref", "allOf")}

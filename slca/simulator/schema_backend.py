@@ -32,7 +32,7 @@ from slca.simulator.flatten import flatten, merge
 from slca.simulator.jsonvalue import canonical, plain_number
 from slca.simulator.normalise import HopelessSchema
 from slca.simulator.regex import text_of
-from slca.simulator.validation import plain_validator
+from slca.simulator.validation import matches, plain_validator
 from slca.simulator.vocabulary import FORMAT_WORDS, NUMBERS, OTHER, STRINGS, SUCCESS, lookup, words
 
 #: (hash key, path, arguments) -> value
@@ -44,6 +44,7 @@ _CHECKED = (
     "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties", "unevaluatedItems",
 )  # fmt: skip
 _TRIES = 64
+_MOST_ITEMS = 1000
 _FIRST_DAY = date(2026, 1, 1)
 
 
@@ -102,7 +103,8 @@ def _maker(schema: Any, path: str) -> Maker:
         raise _Unfit(f"{path or 'top level'}: must be an object, not {type(schema).__name__}")
     make = _plain_maker(schema, path)
     if isinstance(source := schema.get("x-echo"), str):
-        return _echo(make, source, as_text=_type_of(schema) == "string")
+        rest = {k: v for k, v in schema.items() if k != "x-echo"}
+        return _echo(make, source, plain_validator(rest), as_text=_type_of(schema) == "string")
     return make
 
 
@@ -110,7 +112,10 @@ def _plain_maker(schema: dict[str, Any], path: str) -> Maker:
     for key in ("anyOf", "oneOf"):
         if schema.get(key):
             outer = {k: v for k, v in schema.items() if k != key}
-            member = next((m for m in schema[key] if m != {"type": "null"}), schema[key][0])
+            kind = outer.get("type")  # a member that says another type than the whole is never valid
+            fitting = [m for m in schema[key] if not isinstance(m, dict) or kind in (None, m.get("type", kind))]
+            members = fitting or schema[key]
+            member = next((m for m in members if m != {"type": "null"}), members[0])
             return _maker(outer | member, path)
     if "const" in schema:
         return _constant(schema["const"])
@@ -149,14 +154,15 @@ def echoed(source: str, arguments: dict[str, Any]) -> Any:
     return _normalised(value)
 
 
-def _echo(make: Maker, source: str, as_text: bool) -> Maker:
-    """The argument named ``source`` when given (as text where the schema wants a string), else what ``make`` makes."""
+def _echo(make: Maker, source: str, fits: Any, as_text: bool) -> Maker:
+    """The argument named ``source`` (as text where the schema wants a string) if given and fit, else ``make``'s value."""
 
     def echo(key: bytes, path: str, arguments: dict[str, Any]) -> Any:
         value = echoed(source, arguments)
         if value is NOTHING:
             return make(key, path, arguments)
-        return canonical(value) if as_text and not isinstance(value, str) else value
+        value = canonical(value) if as_text and not isinstance(value, str) else value
+        return value if fits.is_valid(value) else make(key, path, arguments)
 
     return echo
 
@@ -174,6 +180,11 @@ def _object(schema: dict[str, Any], path: str) -> Maker:
     given = schema.get("properties", {})
     given = given | {k: {} for k in schema.get("required", ()) if k not in given}
     fields = [(k, f".{k}", _maker(s, f"{path}.{k}" if path else k)) for k, s in given.items() if s is not False]
+    further = schema.get("additionalProperties", True)
+    if further is not False:  # names of ours, where more properties are asked for than are named
+        own = _maker(further if isinstance(further, dict) else {"type": "string"}, f"{path}.field" if path else "field")
+        missing = min(schema.get("minProperties", 0) - len(fields), _MOST_ITEMS)
+        fields += [(f"field_{n}", f".field_{n}", own) for n in range(1, missing + 1)]
     return lambda key, path, arguments: {k: make(key, path + step, arguments) for k, step, make in fields}
 
 
@@ -190,6 +201,8 @@ def _array(schema: dict[str, Any], path: str) -> Maker:
         schema = {**schema, "maxItems": min(len(first), schema.get("maxItems", len(first)))}
     least = schema.get("minItems", max(len(first), min(1, schema.get("maxItems", 1))))
     most = min(schema.get("maxItems", max(3, least)), max(3, least))
+    if least > _MOST_ITEMS:
+        raise _Unfit(f"{path or 'top level'}: minItems {least} is above {_MOST_ITEMS}, more than an answer should hold")
     if least > most:
         raise _Unfit(f"{path or 'top level'}: minItems {least} is above maxItems {most}")
     unique = schema.get("uniqueItems", False)
@@ -231,9 +244,10 @@ def _matching(pattern: str, make: Maker) -> Maker:
     def matching(key: bytes, path: str, arguments: dict[str, Any]) -> str:
         text = str(make(key, path, arguments))
         try:
-            if re.search(pattern, text):
-                return text
+            re.compile(pattern)
         except re.error:
+            return text
+        if matches(pattern, text):
             return text
         count = itertools.count()
         made = text_of(pattern, lambda n: draw(key, f"{path}/{next(count)}", max(n, 1)))

@@ -13,6 +13,7 @@ from slca.simulator.effects import effect_of, noun_of
 from slca.simulator.flatten import flatten
 from slca.simulator.infer import infer_returns
 from slca.simulator.normalise import HopelessSchema, normalise
+from slca.simulator.schema_backend import answer
 from slca.simulator.validation import CompiledSchema, compile_tool, parameters_of, plain_validator
 
 
@@ -98,6 +99,8 @@ def _read(tool_text: str, returns_text: str | None) -> Tool:
     try:
         returns, notes = normalise(given, root=False)
         returns = flatten(returns)
+        if returns_text is not None:
+            _refuse_unanswerable(name, returns)
     except HopelessSchema as err:
         raise ValueError(f"tool {name!r}, response schema at {err}") from err
     digest = key_of(name, description, json.dumps(compiled.parameters, sort_keys=True), json.dumps(returns)).hex()
@@ -105,6 +108,15 @@ def _read(tool_text: str, returns_text: str | None) -> Tool:
         name, description, compiled.parameters, compiled, returns, returns_text is None, effect, noun, digest,
         (*compiled.notes, *(f"response schema, {n}" for n in notes)),
     )  # fmt: skip
+
+
+def _refuse_unanswerable(name: str, returns: dict[str, Any]) -> None:
+    """Better at load than in the middle of a run: can the schema backend, on which all others fall back, fulfil it?"""
+    value = answer(name, {}, returns, 0)
+    error = next(iter(_validator(json.dumps(returns)).iter_errors(value)), None)
+    if error is not None:
+        where = ".".join(map(str, error.absolute_path)) or "top level"
+        raise ValueError(f"tool {name!r}, response schema at {where}: no answer fits all its rules ({error.message[:80]})")
 
 
 @lru_cache(maxsize=8192)

@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import regex
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
 from jsonschema.exceptions import SchemaError
 from referencing import Registry
@@ -53,6 +54,10 @@ CODES = (
     "out_of_range",
     "invalid",
 )
+
+
+#: Some patterns take time that doubles with every character; what a model writes must not stop a run.
+_PATTERN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,16 @@ def _compile(name: str, parameters: str) -> CompiledSchema:
     return CompiledSchema(name, schema, notes)
 
 
+def matches(pattern: str, text: str) -> bool:
+    """Does ``pattern`` occur in ``text``? True for a pattern that cannot be read; False when it takes too long to say."""
+    try:
+        return regex.search(pattern, text, timeout=_PATTERN_SECONDS) is not None
+    except regex.error:
+        return True
+    except TimeoutError:
+        return False
+
+
 def _multiple_of(validator: Any, factor: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(instance, "number"):
         value, step = (Fraction(x) if isinstance(x, int) else Fraction(repr(x)) for x in (instance, factor))
@@ -178,11 +193,8 @@ def _multiple_of(validator: Any, factor: Any, instance: Any, schema: Any) -> Ite
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    try:
-        if validator.is_type(instance, "string") and not re.search(pattern, instance):
-            yield ValidationError("does not match")
-    except re.error:
-        return
+    if validator.is_type(instance, "string") and not matches(pattern, instance):
+        yield ValidationError("does not match")
 
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
