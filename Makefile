@@ -23,7 +23,7 @@ export HF_HUB_OFFLINE ?= 1
 .PHONY: help install reproduce-table test lint train eval figures ablation ablations claims show tasks tiny-base smollm2 lock clean-runs
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed  ## make .venv and install the pinned requirements (done by every target that needs it)
 

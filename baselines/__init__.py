@@ -34,6 +34,11 @@ def make_method(name: str, **options: Any) -> Method:
     for option in options:
         if option not in known:
             raise ValueError(f"method {name!r} has no option {option!r}{_nearest(option, known)}")
+    for field in dataclasses.fields(METHODS[name]):
+        value, wanted = options.get(field.name, field.default), type(field.default)
+        fits = isinstance(value, wanted) or (wanted is float and type(value) is int)
+        if not fits or (isinstance(value, bool) and wanted is not bool):
+            raise ValueError(f"option {field.name} of method {name!r} is {value!r}; {wanted.__name__} is expected")
     return METHODS[name](**options)  # type: ignore[no-any-return]
 
 

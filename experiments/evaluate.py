@@ -26,7 +26,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = read_config(args)
     torch.set_num_threads(base.train.threads)
     if args.checkpoint:
-        policy = load_policy(args.checkpoint, base.policy.chat)
+        try:
+            policy = load_policy(args.checkpoint, base.policy.chat)
+        except FileNotFoundError as error:
+            raise SystemExit(f"error: {error}") from error
         print_summary(evaluate_policy(base, policy, args.out))
         print(f"records: {args.out / 'eval.jsonl'}")
         return

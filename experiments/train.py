@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from experiments.common import cell_config, config_parser, read_config, run_cell
 from slca.runs import RunLocked
+from slca.simulator.simulator import BackendFailed
 from slca.trainer import TrainingFailure
 
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     try:
         run = run_cell(config, args.runs, args.varied, report)
-    except (TrainingFailure, RunLocked, FileNotFoundError) as error:
+    except (TrainingFailure, RunLocked, FileNotFoundError, BackendFailed) as error:
         raise SystemExit(f"error: {error}") from error
     print(f"finished: {run.folder}")
 

@@ -244,6 +244,8 @@ def _check_whole(config: Config, place: Callable[[str], str]) -> None:
         fail("simulator.faults", f"simulator.faults: {error}")
     if not 0 <= config.simulator.held_out < 1:
         fail("simulator.held_out", f"simulator.held_out is {config.simulator.held_out}; a share in [0, 1) is expected")
+    if config.simulator.backend == "replay" and not config.simulator.recordings:
+        fail("simulator.backend", "backend 'replay' needs simulator.recordings, a JSONL file of recorded calls")
     if config.simulator.backend == "openai" and not config.simulator.base_url:
         fail("simulator.backend", "backend 'openai' needs simulator.base_url, such as http://127.0.0.1:8000/v1")
     betas = config.train.betas

@@ -110,3 +110,17 @@ def test_an_unknown_profile_or_label_lists_what_exists():
         profile_path("tinny")
     with pytest.raises(ConfigError, match="did you mean 'toolpo'"):
         for_arm(load_config("tiny"), "tolpo", 0)
+
+
+@pytest.mark.parametrize("option, wanted", [
+    ("lambda_sum=abc", "float is expected"), ("lambda_sum=true", "float is expected"), ("boundary=1", "str is expected"),
+    ("scale_by_std=1", "bool is expected"),
+])  # fmt: skip
+def test_options_of_a_method_have_a_type(option: str, wanted: str) -> None:
+    with pytest.raises(ConfigError, match=f"option {option.partition('=')[0]} of method 'slca' .*{wanted}"):
+        load_config("tiny", [f"method.options.{option}"])
+
+
+def test_backend_replay_needs_recordings() -> None:
+    with pytest.raises(ConfigError, match="replay.*simulator.recordings"):
+        load_config("tiny", ["simulator.backend=replay"])

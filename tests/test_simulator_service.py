@@ -11,6 +11,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,7 +148,9 @@ def test_try_answers_calls_in_one_episode(folder, capsys):
     assert main(["try", "--tools", tools, "--call", '{"name": "create_order", "arguments": {"item": "tea"}}']) == 0
     order = json.loads(capsys.readouterr().out)
     read = json.dumps({"name": "get_order", "arguments": {"order_id": order["order_id"]}})
-    assert main(["try", "--tools", tools, "--call", read]) == 2  # in another episode there is no such order
+    assert main(["try", "--tools", tools, "--call", read]) == 0  # by hand any id will do, unless told otherwise
+    capsys.readouterr()
+    assert main(["try", "--tools", tools, "--call", read, "--check-ids", "true"]) == 2
     assert json.loads(capsys.readouterr().out)["error"] == "not_found"
     create = '{"name": "create_order", "arguments": {"item": "tea"}}'
     assert main(["try", "--tools", tools, "--call", create, "--call", read]) == 0
@@ -157,7 +160,8 @@ def test_try_answers_calls_in_one_episode(folder, capsys):
 @pytest.mark.parametrize("options, message", [
     (["--call", "{"], "--call number 1 is not JSON"), (["--call", "{}"], "must be {"),
     (["--backend", "x"], "simulator.backend"),
-    (["--faults", "{timeout: 2}"], "0..1"), (["--timeout", "soon"], "simulator.timeout"), (["--cache", "/"], "error"),
+    (["--faults", "{timeout: 2}"], "0..1"), (["--faults", "{timeout: "], "--faults: cannot read"),
+    (["--timeout", "soon"], "simulator.timeout"), (["--cache", "/"], "error"),
 ])  # fmt: skip
 def test_bad_options_are_named_without_a_trace(folder, capsys, options, message):
     assert main(["try", "--tools", write(folder, OPENAI), *options]) == 1
@@ -195,8 +199,98 @@ def test_stats_of_a_cache_and_of_a_run(folder, capsys):
     write(folder, {"summary": summary}, "manifest.json")
     assert main(["stats", "--run", str(folder)]) == 0
     assert "simulator: 0 calls" in capsys.readouterr().out
-    write(folder, {}, "manifest.json")
-    assert main(["stats", "--run", str(folder)]) == 1
+    for broken in ({}, [], {"summary": "simulator"}, {"summary": {"simulator": 5}}, {"summary": {"simulator": {}}}):
+        write(folder, broken, "manifest.json")
+        assert main(["stats", "--run", str(folder)]) == 1
+        assert "not finished" in capsys.readouterr().err
+
+
+REST = {
+    "tools": [
+        {"name": "create_order", "parameters": obj(item=TEXT, qty={"type": "integer"})},
+        {"name": "update_order", "parameters": obj(order_id=TEXT, qty={"type": "integer"})},
+        {"name": "get_order", "parameters": obj(order_id=TEXT)},
+        {"name": "delete_order", "parameters": obj(order_id=TEXT)},
+        {"name": "list_orders", "parameters": obj()},
+    ],
+    "returns": {},
+}
+PLAIN = obj(order_id=TEXT, item=TEXT, qty={"type": "integer"})
+REST["returns"] = dict.fromkeys(("create_order", "update_order", "get_order"), PLAIN)
+REST["returns"]["list_orders"] = {"type": "array", "items": PLAIN}
+
+
+def test_plain_response_schemas_are_enough_for_a_consistent_episode(folder):
+    """No annotation of ours: what was given is told back, updates stick, deleted things leave lists."""
+    episode = Simulator().episode(load_tools(write(folder, REST)))
+
+    def ask(name, **arguments):
+        response = episode.call(name, arguments)
+        assert response.code in (None, "not_found"), response.content
+        return response.value
+
+    order = ask("create_order", item="cup", qty=2)
+    mine = order["order_id"]
+    assert order == {"order_id": mine, "item": "cup", "qty": 2}
+    assert ask("get_order", order_id=mine) == order
+    assert ask("update_order", order_id=mine, qty=7) == {**order, "qty": 7}
+    assert ask("get_order", order_id=mine) == {**order, "qty": 7}
+    assert {**order, "qty": 7} in ask("list_orders")
+    twin = ask("create_order", item="cup", qty=2)
+    assert twin["order_id"] != mine and twin["item"] == "cup"
+    ask("delete_order", order_id=mine)
+    assert ask("get_order", order_id=mine)["error"] == "not_found"
+    orders = [o["order_id"] for o in ask("list_orders")]
+    assert mine not in orders and twin["order_id"] in orders
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": "integer", "enum": ["1", "2"]}, {"type": "string", "format": "date", "maxLength": 5},
+    obj(["a"], a={"type": "array", "items": {"enum": [1, 2]}, "minItems": 5, "uniqueItems": True}),
+    obj(["a"], a={"type": "array", "minItems": 10**9}),
+])  # fmt: skip
+def test_a_response_schema_that_nothing_fulfils_is_refused_at_load(folder, schema):
+    with pytest.raises(ToolFileError, match=r"tools.json: .*'f', response schema|response schema at"):
+        load_tools(write(folder, {"tools": [{"name": "f", "parameters": {}}], "returns": {"f": schema}}))
+
+
+@pytest.mark.parametrize("schema, arguments", [
+    ({"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2}, {}),
+    (obj(["a"], a={"type": "integer", "x-echo": "a"}), {"a": "zz"}),
+    (obj(["a"], a={"type": "number", "anyOf": [TEXT, {"type": "number"}]}), {}),
+])  # fmt: skip
+def test_answers_fit_where_the_first_thought_would_not(folder, schema, arguments):
+    tools = load_tools(write(folder, {"tools": [{"name": "f", "parameters": obj(a=TEXT)}], "returns": {"f": schema}}))
+    response = Simulator().episode(tools).call("f", arguments)
+    assert response.ok and tools["f"].fits(response.value)
+
+
+def test_hostile_schemas_and_patterns_end_in_time(folder):
+    defs = {f"d{i}": obj(**{k: {"$ref": f"#/$defs/d{i + 1}"} for k in "abc"}) for i in range(13)} | {"d13": TEXT}
+    bomb = {"$ref": "#/$defs/d0", "$defs": defs}
+    with pytest.raises(ToolFileError, match="over 20000 places"):
+        load_tools(write(folder, {"tools": [{"name": "f", "parameters": {}}], "returns": {"f": bomb}}))
+    slow = {"name": "f", "parameters": obj(["a"], a={"type": "string", "pattern": r"^(\w+\s?)*$"})}
+    response = Simulator().episode(load_tools(write(folder, [slow]))).call("f", {"a": "word " * 30 + "!"})
+    assert not response.ok
+
+
+@pytest.mark.parametrize("change", [
+    lambda d: d["paths"]["/pets"]["post"]["requestBody"]["content"].update({5: {}}),
+    lambda d: d["components"]["schemas"]["Pet"].update(required=True),
+    lambda d: d["paths"]["/pets"]["post"].update(parameters=5),
+    lambda d: d["components"]["schemas"]["Pet"]["properties"]["tag"].update(default="2024-01-01"),
+])  # fmt: skip
+def test_odd_openapi_documents_are_read(folder, change):
+    document = json.loads(json.dumps(OPENAPI))
+    change(document)
+    text = yaml.safe_dump(document).replace("'2024-01-01'", "2024-01-01")  # as people write it: a YAML date
+    assert "newPet" in load_tools(write(folder, text, "api.yaml"))
+
+
+def test_names_with_slashes_are_found(folder):
+    text = json.dumps(OPENAPI).replace("schemas/Pet", "schemas/My~1Pet").replace('"Pet": {"type"', '"My/Pet": {"type"')
+    assert "name" in load_tools(write(folder, text))["showPet"].returns["properties"]
 
 
 # -- HTTP ----------------------------------------------------------------------------------------------------------
@@ -252,6 +346,8 @@ def test_http_says_what_is_wrong(folder):
         # a page in somebody's browser must not reach the tools
         assert ask(server, "POST", "/tools/create_order", '{"item": "x"}', kind="text/plain")[0] == 415
         assert ask(server, "POST", "/tools/create_order", {"item": "x"}, Host="evil.example")[0] == 403
+        assert ask(server, "POST", "/tools/create_order", {"item": "x"}, Host="[::1")[0] == 400
+        assert ask(server, "POST", "/tools/create_order", {"item": "x"}, Transfer_Encoding="chunked")[0] == 411
     with served(folder, faults={"server_error": 1.0}) as server:
         assert ask(server, "POST", "/tools/create_order", {"item": "x"})[0] == 500
 
@@ -325,7 +421,7 @@ def test_mcp_conversation(folder):
 
 def test_mcp_refuses_by_the_book(folder):
     server = mcp(folder)
-    for line, code in (("{", -32700), ("3", -32600), ('{"id": 1}', -32600), ("[" * 50_000, -32700)):
+    for line, code in (("{", -32700), (b"\xff{}", -32700), ("3", -32600), ('{"id": 1}', -32600), ("[" * 50_000, -32700)):
         assert json.loads(server.answer_line(line))["error"]["code"] == code
     assert send(server, "resources/list")["error"]["code"] == -32601
     assert send(server, "tools/call", {"name": "none"})["error"]["code"] == -32602

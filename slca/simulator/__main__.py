@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve the tools over HTTP on loopback, or with --mcp over stdio")
     serve.add_argument("--mcp", action="store_true", help="MCP over stdin and stdout")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    serve.add_argument("--port", type=int, default=8765)
+    serve.add_argument("--port", type=int, default=8765, choices=range(65536), metavar="PORT")
     serve.set_defaults(run=_serve)
     for command in (attempt, serve):
         command.add_argument("--tools", required=True, metavar="FILE", help="OpenAI tools, MCP tool list, OpenAPI 3")
@@ -79,7 +79,12 @@ def _parser() -> argparse.ArgumentParser:
 def _service(args: argparse.Namespace) -> Service:
     given = {k.removeprefix("set_"): v for k, v in vars(args).items() if k.startswith("set_") and v is not None}
     texts = {f.name for f in dataclasses.fields(SimulatorConfig) if f.type == "str"}
-    values = {k: v if k in texts else yaml.safe_load(v) for k, v in given.items()}
+    values: dict[str, Any] = {"check_ids": False}  # who tries a tool by hand names ids that nobody returned
+    for key, text in given.items():
+        try:
+            values[key] = text if key in texts else yaml.safe_load(text)
+        except yaml.YAMLError as err:
+            raise ValueError(f"--{key.replace('_', '-')}: cannot read {text!r} ({str(err).splitlines()[0]})") from err
     config = from_dict({"simulator": values}, "command line").simulator
     return Service(Simulator(config), load_tools(args.tools), args.answer_seed)
 
@@ -109,15 +114,18 @@ def _try(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> None:
     service = _service(args)
-    if args.mcp:
-        print(f"{len(service.toolset)} tools over MCP on stdin and stdout", file=sys.stderr)
-        MCPServer(service).run(sys.stdin, sys.stdout)
-    else:
-        with HTTPServer(service, args.host, args.port) as server:
-            where = f"http://{args.host}:{server.server_port}"
-            print(f"{len(service.toolset)} tools at {where} (page: {where}/); Ctrl-C ends it", flush=True)
-            server.serve_forever()
-    print("\n".join(lines(service.stats())), file=sys.stderr)
+    try:
+        if args.mcp:
+            print(f"{len(service.toolset)} tools over MCP on stdin and stdout", file=sys.stderr)
+            MCPServer(service).run(sys.stdin.buffer, sys.stdout)
+        else:
+            with HTTPServer(service, args.host, args.port) as server:
+                host = f"[{args.host}]" if ":" in args.host else args.host
+                where = f"http://{host}:{server.server_port}"
+                print(f"{len(service.toolset)} tools at {where} (page: {where}/); Ctrl-C ends it", flush=True)
+                server.serve_forever()
+    finally:
+        print("\n".join(lines(service.stats())), file=sys.stderr)
 
 
 def _stats(args: argparse.Namespace) -> None:
@@ -131,12 +139,16 @@ def _stats(args: argparse.Namespace) -> None:
         return
     manifest = Path(args.folder) / "manifest.json"
     try:
-        summary: Any = json.loads(manifest.read_text(encoding="utf-8")).get("summary") or {}
+        found: Any = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError) as err:
         raise ValueError(f"{manifest}: cannot be read ({err})") from err
-    if "simulator" not in summary:
-        raise ValueError(f"{manifest}: the run is not finished, or made before simulators kept count")
-    print("\n".join(lines(summary["simulator"])))
+    for key in ("summary", "simulator"):
+        found = found.get(key) if isinstance(found, dict) else None
+    try:
+        text = "\n".join(lines(found))
+    except (KeyError, TypeError):
+        raise ValueError(f"{manifest}: the run is not finished, or made before simulators kept count") from None
+    print(text)
 
 
 def _record(args: argparse.Namespace) -> None:

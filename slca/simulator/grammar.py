@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from slca.simulator.coerce import NOTHING
+from slca.simulator.ids import is_id
 from slca.simulator.jsonvalue import canonical
 from slca.simulator.schema_backend import echoed
 from slca.simulator.validation import plain_validator
@@ -97,8 +98,16 @@ def _object(schema: dict[str, Any], arguments: dict[str, Any], depth: int) -> di
     if not names:  # anything goes: a few fields of text
         return {"type": "object", "properties": {"result": _text({})}, "required": ["result"],
                 "additionalProperties": False}  # fmt: skip
-    fields = {k: _bounded(given[k], arguments, depth + 1) for k in names}
+    fields = {k: _bounded(_named(k, given[k]), arguments, depth + 1) for k in names}
     return {"type": "object", "properties": fields, "required": names, "additionalProperties": False}
+
+
+def _named(name: str, schema: Any) -> Any:
+    """A string that is an id by its name gets an id's form: a small model would write digits without end."""
+    free = isinstance(schema, dict) and schema.keys() <= {"type", "description", "title"}
+    if free and is_id(name, schema) and schema.get("type", "string") == "string":
+        return {**schema, "x-id": "".join(w[:3] for w in name.split("_")[:-1]).upper()[:3] or "ID"}
+    return schema
 
 
 def _array(schema: dict[str, Any], arguments: dict[str, Any], depth: int) -> dict[str, Any]:

@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -28,7 +30,15 @@ class HTTPServer(ThreadingHTTPServer):
     def __init__(self, service: Service, host: str = "127.0.0.1", port: int = 0) -> None:
         self.service = service
         self.local = host in _LOCAL
+        if ":" in host:
+            self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
+
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that leave early are no news."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -42,9 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         service = self.server.service
         pages: dict[str, Any] = {"/tools": service.openai, "/openapi.json": service.openapi, "/stats": service.stats}
-        path = urlsplit(self.path).path
         if not self._trusted():
             return
+        path = urlsplit(self.path).path
         if path == "/":
             self._send(200, _PAGE, "text/html; charset=utf-8")
         elif path in pages:
@@ -53,9 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(404, "not_found", f"nothing at {path[:80]}")
 
     def do_POST(self) -> None:
-        path = urlsplit(self.path).path
         if not self._trusted() or (data := self._body()) is None:
             return
+        path = urlsplit(self.path).path
         if path == "/episodes":
             self._send(200, dumps({"episode": self.server.service.open()}))
             return
@@ -75,12 +85,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         status = 200 if response.ok or (response.source == "fault" and response.value is None) else 422
         status = STATUS.get(response.code or "", status)
-        self._send(status, response.content, **{"X-Source": response.source, "X-Notes": dumps(list(response.notes))})
+        notes = dumps(list(response.notes[:10]))[:1000]
+        self._send(status, response.content, **{"X-Source": response.source, "X-Notes": notes})
 
     def do_DELETE(self) -> None:
-        path = urlsplit(self.path).path
         if not self._trusted():
             return
+        path = urlsplit(self.path).path
         if path.startswith("/episodes/") and self.server.service.close(unquote(path.removeprefix("/episodes/"))):
             self._send(200, "{}")
         else:
@@ -88,7 +99,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _trusted(self) -> bool:
         """On loopback, only requests that mean this machine: a web page elsewhere must not reach it by a name of its own."""
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        try:
+            host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+            urlsplit(self.path)
+        except ValueError:
+            self._error(400, "bad_request", "neither Host nor path may look like that")
+            return False
         if self.server.local and host not in _LOCAL:
             self._error(403, "forbidden", "this server answers to 127.0.0.1 and localhost only")
             return False
@@ -98,13 +114,23 @@ class _Handler(BaseHTTPRequestHandler):
         """The request's body; None when it was refused."""
         kind = (self.headers.get("Content-Type") or "").partition(";")[0].strip()
         length = self.headers.get("Content-Length") or "0"
-        if kind != "application/json":  # a foreign page cannot send this without being asked first
+        if self.headers.get("Transfer-Encoding"):
+            self._error(411, "no_length", "send the body whole, with a Content-Length")
+        elif kind != "application/json":  # a foreign page cannot send this without being asked first
             self._error(415, "not_json", "set Content-Type: application/json")
         elif not length.isascii() or not length.isdigit() or len(length) > 9 or int(length) > _LARGEST:
+            if length.isascii() and length.isdigit():
+                self._drain(int(length[:9]))
             self._error(413, "too_large", f"give a Content-Length of at most {_LARGEST}")
         else:
             return self.rfile.read(int(length))
         return None
+
+    def _drain(self, length: int) -> None:
+        """Read on for a while: who is cut off while writing never sees the answer."""
+        left = min(length, 8 * _LARGEST)
+        while left > 0 and (chunk := self.rfile.read(min(left, 65536))):
+            left -= len(chunk)
 
     def _error(self, status: int, code: str, message: str) -> None:
         self.close_connection = True  # a body may be left unread

@@ -26,14 +26,14 @@ class MCPServer:
     def __init__(self, service: Service) -> None:
         self.service, self.session = service, service.open()
 
-    def run(self, source: Iterable[str], sink: IO[str]) -> None:
-        """Serve until ``source`` ends."""
+    def run(self, source: Iterable[str | bytes], sink: IO[str]) -> None:
+        """Serve until ``source``, lines of text or UTF-8, ends."""
         for line in source:
             if line.strip() and (answer := self.answer_line(line)) is not None:
                 sink.write(answer + "\n")
                 sink.flush()
 
-    def answer_line(self, line: str) -> str | None:
+    def answer_line(self, line: str | bytes) -> str | None:
         """The answer to one line, None where none is due. Never raises on what a client may write."""
         try:
             if len(line) > _LONGEST:
@@ -53,7 +53,7 @@ class MCPServer:
             return None if is_response else _error(None, _INVALID, "no JSON-RPC request")
         if "id" not in message:
             return None  # a notification
-        identity = message["id"] if isinstance(message["id"], (str, int)) else None
+        identity = message["id"] if isinstance(message["id"], (str, int)) and message["id"] is not True else None
         params = message.get("params") or {}
         try:
             if not isinstance(params, dict):

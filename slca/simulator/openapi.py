@@ -55,7 +55,8 @@ def _name(operation: dict[str, Any], method: str, path: str) -> str:
 def _arguments(operation: dict[str, Any], item: dict[str, Any], document: Any, place: str) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for n, given in enumerate([*(item.get("parameters") or []), *(operation.get("parameters") or [])]):
+    lists = [p if isinstance(p := own.get("parameters"), list) else [] for own in (item, operation)]
+    for n, given in enumerate([*lists[0], *lists[1]]):
         parameter = _resolved(given, document, f"{place}.parameters[{n}]")
         name = parameter.get("name")
         if parameter.get("in") not in ("path", "query") or not isinstance(name, str):
@@ -73,7 +74,9 @@ def _arguments(operation: dict[str, Any], item: dict[str, Any], document: Any, p
         fields = whole.get("properties")
         if isinstance(fields, dict) and not fields.keys() & properties.keys():
             properties |= fields
-            required += [k for k in whole.get("required") or [] if body.get("required", False) and isinstance(k, str)]
+            named = whole.get("required")
+            if body.get("required") and isinstance(named, list):
+                required += [k for k in named if isinstance(k, str)]
         else:
             properties["body"] = schema
             required += ["body"] if body.get("required") else []
@@ -99,7 +102,7 @@ def _answer(operation: dict[str, Any], document: Any, place: str) -> dict[str, A
 def _json_schema(body: dict[str, Any]) -> dict[str, Any] | None:
     content = body.get("content")
     for kind, media in (content if isinstance(content, dict) else {}).items():
-        json_like = kind.partition(";")[0].strip().endswith(("json", "*/*", "form-urlencoded"))
+        json_like = str(kind).partition(";")[0].strip().endswith(("json", "*/*", "form-urlencoded"))
         if json_like and isinstance(media, dict) and isinstance(media.get("schema"), dict):
             return dict(media["schema"])
     return None
@@ -137,7 +140,7 @@ def _self_contained(schema: dict[str, Any], document: Any, place: str) -> dict[s
             return value
         out = {k: moved(v, depth + 1) for k, v in value.items() if k != "$ref"}
         if isinstance(ref := value.get("$ref"), str):
-            name = ref.removeprefix(_COMPONENTS).strip("#/").replace("/", ".")
+            name = re.sub(r"[^\w.-]", "_", ref.removeprefix(_COMPONENTS).removeprefix("#/").replace("~1", "/"))
             if name not in defs:
                 defs[name] = {}  # the name is taken before what it holds is read: schemas may hold themselves
                 defs[name] = moved(_target(ref, document, place), depth + 1)

@@ -16,10 +16,12 @@ class SimulatorConfig:
 
     Attributes:
         backend: who answers: ``schema`` (no model), ``llm`` (in process, by transformers), ``vllm`` (in
-            process, where vLLM is installed), ``openai`` (an endpoint), ``replay`` (recorded answers only).
+            process, where vLLM is installed), ``openai`` (an endpoint), ``replay`` (recorded answers;
+            what is not recorded is a failure, see ``on_failure``).
         mode: ``sgls``, or ``without_schema``: same backend, but no schema, no checks, no state (the ablation).
         lenient: coerce arguments of the wrong type where their meaning is plain ("5" to 5), and note it.
         state: writes are seen by later reads of the episode.
+        check_ids: refuse ids that no tool has returned and no message has named, where response schemas are given.
         cache: "" (none), "memory", or a file (SQLite) that several processes may share.
         cache_entries: the cache drops its oldest entries beyond this number.
         recordings: JSONL of recorded calls to replay, "" for none.
@@ -40,6 +42,7 @@ class SimulatorConfig:
     mode: str = "sgls"
     lenient: bool = False
     state: bool = True
+    check_ids: bool = True
     cache: str = "memory"
     cache_entries: int = 200_000
     recordings: str = ""

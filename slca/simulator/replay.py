@@ -106,7 +106,8 @@ def from_messages(messages: Iterable[dict[str, Any]]) -> Iterator[Recorded]:
         if not isinstance(message, dict):
             continue
         if message.get("role") == "assistant":
-            waiting = [c for c in map(_call, message.get("tool_calls") or []) if c is not None]
+            calls = message.get("tool_calls")
+            waiting = [c for c in map(_call, calls if isinstance(calls, list) else []) if c is not None]
         elif message.get("role") == "tool" and waiting:
             own = next((c for c in waiting if c[0] is not None and c[0] == message.get("tool_call_id")), waiting[0])
             waiting.remove(own)

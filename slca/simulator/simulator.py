@@ -195,7 +195,7 @@ class Simulator:
             errors = tool.compiled.errors(arguments)
         if errors:
             return _failure_of(errors)
-        if episode.toolset.checks_ids:
+        if self.config.check_ids and episode.toolset.checks_ids and self.recordings.get(tool.name, arguments) is None:
             for path, given, schema in id_values(arguments, tool.parameters):
                 known = given in episode.ids or is_offered(given, schema) or is_mentioned(given, episode.known_text)
                 if not known:
@@ -317,10 +317,12 @@ class Simulator:
         value = _value(content)
         if p.tool is not None and self.config.mode == "sgls":
             if self.config.state:
-                new = p.episode.state.overlay(p.tool, p.arguments, value)
+                state = p.episode.state
+                new = value if p.source == "replay" else state.agreeing(p.tool, p.arguments, value, p.episode.seed)
+                state.record(p.tool, p.arguments, new)
+                new = state.overlay(p.tool, p.arguments, new)
                 if new is not value:
                     value, content = new, dumps(new)
-                p.episode.state.record(p.tool, p.arguments, value)
             p.episode.ids.update(text for _, text, _ in id_values(value, p.tool.returns))
         response = ToolResponse(content, value, source=p.source, notes=p.notes)
         return faulty(p.fault, response) if p.fault else response

@@ -76,7 +76,11 @@ class State:
         for key, new in changed.items():
             short = next((key[len(p) :] for p in _NEW if key.startswith(p)), key)
             entity.fields[short] = new
-        entity.fields |= {k: v for k, v in told.items() if not is_id(k, _property(tool.returns, k))}
+        for key, new in told.items():
+            wanted = _property(tool.returns, key)
+            # what an update says of fields that it was not asked to change is made up, unless its schema says so
+            if not is_id(key, wanted) and (key not in entity.fields or (isinstance(wanted, dict) and "enum" in wanted)):
+                entity.fields[key] = new
         entity.cancelled = entity.cancelled or is_cancel(tool.name)
 
     def _add(self, entity: Entity) -> Entity:
@@ -92,16 +96,38 @@ class State:
             return self._by_id.get(identifier) or self._add(Entity(tool.noun, identifier, dict(arguments)))
         return self._add(Entity(tool.noun, None, dict(arguments)))
 
+    def agreeing(self, tool: Tool, arguments: dict[str, Any], value: Any, seed: int) -> Any:
+        """``value``, a backend's answer, made to agree with the call: what was given is told back under its own name.
+
+        What a create returns has ids that nothing else in the episode has.
+        """
+        if not isinstance(value, dict):
+            return value
+        out = dict(value)
+        for key, given in arguments.items():
+            short = next((key[len(p) :] for p in _NEW if key.startswith(p)), key) if tool.effect == "update" else key
+            wanted = _property(tool.returns, short)
+            if short in out and "x-echo" not in (wanted or {}) and _may_be(given, wanted):
+                out[short] = copy.deepcopy(given)
+        if tool.effect == "create":
+            for key, text in value.items():
+                taken = isinstance(text, str) and text in self._by_id and text not in arguments.values()
+                if taken and is_id(key, _property(tool.returns, key)):
+                    other = answer(tool.name, {**arguments, "": len(self.entities)}, tool.returns, seed)
+                    out[key] = other[key] if isinstance(other, dict) and key in other else text
+        return out if out != value and tool.fits(out) else value
+
     def overlay(self, tool: Tool, arguments: dict[str, Any], value: Any) -> Any:
-        """``value``, the backend's answer to a read, as it is after the episode's writes."""
-        if tool.effect != "read" or not self.entities:
+        """``value``, the answer to a read or an update, as it is after the episode's writes."""
+        if tool.effect not in ("read", "update") or not self.entities:
             return value
         out = copy.deepcopy(value)
         self._walk(out, tool.returns)
         if isinstance(out, dict):
             for e in self._asked_about(tool, arguments):
                 _lay(e, out, tool.returns, aside=arguments)
-        self._complete(tool, arguments, out)
+        if tool.effect == "read":
+            self._complete(tool, arguments, out)
         return out if out != value and tool.fits(out) else value
 
     def _asked_about(self, tool: Tool, arguments: dict[str, Any]) -> Iterator[Entity]:

@@ -19,6 +19,16 @@ class ToolFileError(ValueError):
     """A file that holds no tools; the text names file, place and mend."""
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML that holds what JSON holds: dates stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def load_tools(path: str | Path) -> Toolset:
     """The tools of a JSON or YAML file.
 
@@ -47,7 +57,7 @@ def _read(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as err:
         raise ToolFileError(f"{path}: cannot be read ({err})") from err
     try:
-        return yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
+        return yaml.load(text, _Loader) if path.suffix in (".yaml", ".yml") else json.loads(text)
     except (ValueError, RecursionError, yaml.YAMLError) as err:
         kind = "YAML" if path.suffix in (".yaml", ".yml") else "JSON"
         raise ToolFileError(f"{path}: not {kind} ({err})") from err
