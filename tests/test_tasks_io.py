@@ -9,7 +9,7 @@ import pytest
 
 from slca.tasks.__main__ import main
 from slca.tasks.generate import generate
-from slca.tasks.io import TaskError, from_json, load_jsonl, problems, save_jsonl, to_json
+from slca.tasks.io import TaskError, doubts, from_json, load_jsonl, problems, save_jsonl, to_json
 
 GOOD = to_json(generate(30, "train", 0, ["dependent"])[0])
 
@@ -105,3 +105,22 @@ def test_command_line(tmp_path, capsys):
     assert main(["validate", out]) == 1
     assert "id: missing" in capsys.readouterr().err
     assert main(["validate", str(tmp_path / "none")]) == 1
+
+
+@pytest.mark.parametrize("path, value, field", [
+    (["gold", 0], [], "gold: "), (["gold", 0, 0, "arguments", "x"], float("nan"), "gold.0.0.arguments.x: must be a finite"),
+    (["id"], "a\ud800", "id: is not valid Unicode"), (["messages", 0, "content"], "\udfff", "messages.0.content: is not"),
+])  # fmt: skip
+def test_values_without_a_sound_text_are_wrong(path, value, field):
+    assert [p for p in problems(damage(path, value)) if p.startswith(field)]
+
+
+def test_gold_that_its_own_tool_refuses_is_doubted(tmp_path, capsys):
+    task = generate(30, "train", 0, ["single"])[0]
+    assert list(doubts(task)) == []
+    task.gold[0][0].arguments["no_such_argument"] = 1
+    [doubt] = doubts(task)
+    assert task.id in doubt and "gold[0][0]" in doubt and "unexpected_argument" in doubt
+    save_jsonl([task], tmp_path / "t.jsonl")
+    assert main(["validate", str(tmp_path / "t.jsonl")]) == 0
+    assert "1 doubts" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slca.simulator.effects import is_cancel, singular
@@ -24,12 +24,16 @@ _CANCELLED = ("cancelled", "canceled", "Cancelled", "CANCELLED")
 
 @dataclass
 class Entity:
-    """One thing the episode wrote: ``identifier`` None where its tool knows no ids; ``about`` are the call's arguments."""
+    """One thing the episode wrote: ``identifier`` None where its tool knows no ids; ``about`` are the call's arguments.
+
+    ``settled`` are the fields that a call gave or a create told; others are what updates told beside.
+    """
 
     noun: str
     identifier: str | None
     about: dict[str, Any]
     fields: dict[str, Any] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
     created: bool = False
     cancelled: bool = False
     deleted: bool = False
@@ -65,8 +69,8 @@ class State:
             known = {text for _, text in given}
             fresh = [(p, text) for p, text, _ in id_values(value, tool.returns) if text not in known]
             identifier = min(fresh, key=lambda f: (f[0].count("."), _mismatch(f[0], tool.noun)))[1] if fresh else None
-            entity = Entity(tool.noun, identifier, dict(arguments), {**arguments, **told}, created=True)
-            self._add(entity)
+            fields = {**arguments, **told}
+            self._add(Entity(tool.noun, identifier, dict(arguments), fields, set(fields), created=True))
             return
         entity = self._target(tool, given, arguments)
         if tool.effect == "delete":
@@ -76,10 +80,11 @@ class State:
         for key, new in changed.items():
             short = next((key[len(p) :] for p in _NEW if key.startswith(p)), key)
             entity.fields[short] = new
+            entity.settled.add(short)
         for key, new in told.items():
             wanted = _property(tool.returns, key)
-            # what an update says of fields that it was not asked to change is made up, unless its schema says so
-            if not is_id(key, wanted) and (key not in entity.fields or (isinstance(wanted, dict) and "enum" in wanted)):
+            # what an update tells of fields that it was not asked to change is made up, unless its schema says so
+            if not is_id(key, wanted) and (key not in entity.settled or (isinstance(wanted, dict) and "enum" in wanted)):
                 entity.fields[key] = new
         entity.cancelled = entity.cancelled or is_cancel(tool.name)
 
@@ -122,12 +127,16 @@ class State:
         if tool.effect not in ("read", "update") or not self.entities:
             return value
         out = copy.deepcopy(value)
+        if tool.effect == "update":  # its answer tells the rest of what it names, which it did not change
+            if (e := self._named_by(out, tool.returns)) is not None:
+                known = {k: v for k, v in e.fields.items() if k in e.settled}
+                _lay(replace(e, fields=known, cancelled=False), out, tool.returns)
+            return out if out != value and tool.fits(out) else value
         self._walk(out, tool.returns)
         if isinstance(out, dict):
             for e in self._asked_about(tool, arguments):
                 _lay(e, out, tool.returns, aside=arguments)
-        if tool.effect == "read":
-            self._complete(tool, arguments, out)
+        self._complete(tool, arguments, out)
         return out if out != value and tool.fits(out) else value
 
     def _asked_about(self, tool: Tool, arguments: dict[str, Any]) -> Iterator[Entity]:

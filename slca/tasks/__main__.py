@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 
 from slca.tasks.generate import MIX, SPLITS, generate
-from slca.tasks.io import TaskError, load_jsonl, save_jsonl
+from slca.tasks.io import TaskError, doubts, load_jsonl, save_jsonl
 from slca.tasks.task import Task
 
 
@@ -38,7 +38,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args.command == "validate":
             tasks = load_jsonl(args.file)
+            found = [doubt for task in tasks for doubt in doubts(task)]
             print(f"{args.file}: {len(tasks)} tasks, nothing wrong; {_kinds(tasks)}")
+            if found:
+                print(f"{len(found)} doubts, the first of them:", *found[:10], sep="\n  ")
         elif args.command == "generate":
             tasks = generate(args.n, args.split, args.seed, args.kinds)
             save_jsonl(tasks, args.out)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from slca.simulator.jsonvalue import refusal
 from slca.tasks.task import Call, Fact, Task
 
 _FIELDS = ("id", "messages", "tools", "gold", "facts", "tags", "returns", "sim_seed", "meta")
@@ -101,6 +102,9 @@ def problems(record: Any) -> Iterator[str]:
     if not isinstance(record, dict):
         yield f"a task is an object, this is {_kind(record)}"
         return
+    if (refused := refusal(record)) is not None:
+        yield f"{refused[0]}: {refused[1].removeprefix(refused[0]).strip()}"
+        return
     for name in ("id", "messages", "tools", "gold"):
         if name not in record:
             yield f"{name}: missing"
@@ -114,6 +118,17 @@ def problems(record: Any) -> Iterator[str]:
     yield from _gold(record.get("gold", []), names)
     yield from _facts(record)
     yield from _rest(record, names)
+
+
+def doubts(task: Task) -> Iterator[str]:
+    """What is odd about a task but no error: gold calls that their own tool refuses, as recorded data has them."""
+    from slca.simulator.validation import compile_tool, parameters_of
+
+    tools = {parameters_of(t)[0]: compile_tool(t) for t in task.tools}
+    for s, step in enumerate(task.gold):
+        for i, call in enumerate(step):
+            for error in tools[call.name].errors(call.arguments)[:1]:
+                yield f"{task.id}: gold[{s}][{i}] is refused by its own tool ({error.code}: {error.message})"
 
 
 def _messages(messages: Any) -> Iterator[str]:
@@ -153,8 +168,8 @@ def _tools(tools: Any, names: set[str]) -> Iterator[str]:
 
 
 def _gold(gold: Any, names: set[str]) -> Iterator[str]:
-    if not isinstance(gold, list) or not all(isinstance(s, list) for s in gold):
-        yield "gold: a list of steps is expected, each a list of calls (calls of one step are parallel)"
+    if not isinstance(gold, list) or not all(isinstance(s, list) and s for s in gold):
+        yield "gold: a list of steps is expected, each a list of at least one call (calls of one step are parallel)"
         return
     for s, step in enumerate(gold):
         for i, call in enumerate(step):
