@@ -1,6 +1,7 @@
 """The backend ``llm``: answers of a real model, decoded under the response schema."""
 
 import hashlib
+import importlib.util
 import json
 
 import pytest
@@ -163,3 +164,10 @@ def test_smollm2_is_built_once(tmp_path, monkeypatch):
     (folder / "config.json").write_text("{}")
     monkeypatch.setattr(smollm2, "_weights", lambda to: pytest.fail("built again"))
     assert resolve_checkpoint("smollm2") == folder
+
+
+def test_backend_vllm_says_what_it_needs():
+    if importlib.util.find_spec("vllm") is not None:
+        pytest.skip("vLLM is installed here")
+    with pytest.raises(ValueError, match=r"needs vLLM in this environment.*backend 'llm'"):
+        Simulator(SimulatorConfig(backend="vllm"))
