@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from datetime import date
 
 import pytest
@@ -279,7 +280,7 @@ def opened(schema):
     return [opened(s) for s in schema] if isinstance(schema, list) else schema
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=int(os.environ.get("SLCA_FUZZ", "200")), deadline=None)  # SLCA_FUZZ=20000 for a long one
 @given(objects, st.dictionaries(st.sampled_from("abcde"), json_values, max_size=4))
 def test_agrees_with_jsonschema(schema, arguments):
     reference = Draft202012Validator(schema, format_checker=format_checker()).is_valid(arguments)
